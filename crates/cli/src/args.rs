@@ -1,0 +1,235 @@
+//! The command line, exactly as typed. This file is the only definition of its grammar and help.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::props::{
+    DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax,
+    Truncation, View,
+};
+
+/// Look into native x86-64 Linux programs: functions, control flow, loops, paths.
+#[derive(Debug, Parser)]
+#[command(name = "strobe", version, before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Args {
+    /// When to use colour; `auto` means on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  strobe inspect /usr/bin/gzip                  what the program contains, and how much of it is understood
+  strobe inspect /usr/bin/gzip -f main          one function: blocks, edges, loops, live registers, paths
+  strobe inspect ./a.out -f 0x1139 --path 3     the blocks and source lines of one path
+  strobe inspect ./a.out -f main --dot | dot -Tsvg > main.svg
+  strobe dump cfg /usr/bin/gzip | grep jump-table";
+
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure (one line on standard error says why), 2 wrong usage";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Inspect(InspectArgs),
+    Dump(DumpArgs),
+}
+
+/// Show what a program or library contains, or everything about one of its functions
+#[derive(Debug, ClapArgs)]
+#[command(before_help = INSPECT_EXAMPLES, max_term_width = 100)]
+struct InspectArgs {
+    #[command(flatten)]
+    module: ModuleArgs,
+
+    /// The function to show: a name (raw or demangled, `memcpy@plt`, `fn_1a2b0`) or an address inside it (`0x1a2b4`)
+    #[arg(short, long, value_name = "NAME|ADDR")]
+    function: Option<String>,
+
+    /// Show the path with this number, with source lines where the program has them
+    #[arg(long, value_name = "ID", requires = "function", conflicts_with = "dot")]
+    path: Option<u64>,
+
+    #[command(flatten)]
+    numbering: NumberingArgs,
+
+    /// AT&T syntax instead of Intel
+    #[arg(long, requires = "function")]
+    att: bool,
+
+    /// Print the control-flow graph for Graphviz
+    #[arg(long, requires = "function", conflicts_with = "json")]
+    dot: bool,
+
+    /// Print everything as JSON (docs/inspect-json.md describes it)
+    #[arg(long)]
+    json: bool,
+}
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  strobe inspect /usr/bin/gzip
+  strobe inspect /usr/bin/gzip -f main --order smart --truncation headers
+  strobe inspect ./a.out -f fib --path 0
+  strobe inspect ./a.out --json | jq .paths.buckets";
+
+/// Print one stage of the analysis as plain text, one fact per line
+#[derive(Debug, ClapArgs)]
+#[command(before_help = DUMP_EXAMPLES, max_term_width = 100)]
+struct DumpArgs {
+    /// Which stage
+    #[arg(value_enum)]
+    stage: Stage,
+
+    #[command(flatten)]
+    module: ModuleArgs,
+
+    /// Only this function
+    #[arg(short, long, value_name = "NAME|ADDR")]
+    function: Option<String>,
+
+    #[command(flatten)]
+    numbering: NumberingArgs,
+}
+
+const DUMP_EXAMPLES: &str = "\
+Examples:
+  strobe dump image /usr/bin/gzip | grep ^problem
+  strobe dump cfg /usr/bin/gzip | grep ' unresolved '
+  strobe dump paths ./a.out -f main";
+
+#[derive(Debug, ClapArgs)]
+struct ModuleArgs {
+    /// The program or shared library
+    binary: PathBuf,
+
+    /// Threads to analyze with [default: as many as the machine offers]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Leave separate debug files alone
+    #[arg(long)]
+    no_debug_files: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+struct NumberingArgs {
+    /// Where paths through loops are cut
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = Truncation::BackEdges)]
+    truncation: Truncation,
+
+    /// Which edge out of a block gets the smallest numbers: the first, or the one that looks hottest
+    #[arg(long, value_enum, default_value_t = Order::Classic)]
+    order: Order,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Args {
+    pub fn into_props(self) -> Props {
+        let color = match self.color {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        };
+        let job = match self.command {
+            Command::Inspect(args) => Job::Inspect(args.into_props()),
+            Command::Dump(args) => Job::Dump(args.into_props()),
+        };
+        Props { color, job }
+    }
+}
+
+impl InspectArgs {
+    fn into_props(self) -> InspectProps {
+        let view = match (self.json, self.dot) {
+            (true, _) => View::Json,
+            (false, true) => View::Dot,
+            (false, false) => View::Text,
+        };
+        InspectProps {
+            module: self.module.into_props(),
+            function: self.function.as_deref().map(FunctionSelector::parse),
+            path: self.path,
+            numbering: self.numbering.into_props(),
+            syntax: if self.att { Syntax::Att } else { Syntax::Intel },
+            view,
+        }
+    }
+}
+
+impl DumpArgs {
+    fn into_props(self) -> DumpProps {
+        DumpProps {
+            stage: self.stage,
+            module: self.module.into_props(),
+            function: self.function.as_deref().map(FunctionSelector::parse),
+            numbering: self.numbering.into_props(),
+        }
+    }
+}
+
+impl ModuleArgs {
+    fn into_props(self) -> ModuleProps {
+        let available = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        ModuleProps {
+            binary: self.binary,
+            n_threads: self.threads.unwrap_or_else(available),
+            use_debug_files: !self.no_debug_files,
+        }
+    }
+}
+
+impl NumberingArgs {
+    fn into_props(self) -> NumberingProps {
+        NumberingProps { truncation: self.truncation, order: self.order }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_argument_has_help() {
+        let command = Args::command();
+        for subcommand in command.get_subcommands() {
+            assert!(subcommand.get_about().is_some(), "{}", subcommand.get_name());
+            for argument in subcommand.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", subcommand.get_name(), argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn typed_options_become_props() {
+        let typed = ["strobe", "inspect", "a.out", "-f", "0x40", "--json", "--threads", "3", "--order", "smart"];
+        let Job::Inspect(props) = Args::parse_from(typed).into_props().job else { panic!("not inspect") };
+        assert_eq!(props.function, Some(FunctionSelector::Address(image::Svma(0x40))));
+        assert_eq!(props.view, View::Json);
+        assert_eq!(props.module.n_threads.get(), 3);
+        assert_eq!(props.numbering, NumberingProps { truncation: Truncation::BackEdges, order: Order::Smart });
+    }
+
+    #[test]
+    fn options_about_a_function_need_one() {
+        for option in [&["--path", "1"][..], &["--dot"], &["--att"]] {
+            let typed = ["strobe", "inspect", "a.out"].iter().chain(option);
+            assert!(Args::try_parse_from(typed).is_err(), "{option:?}");
+        }
+    }
+}

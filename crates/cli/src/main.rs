@@ -1,0 +1,56 @@
+//! `strobe`: what is in a native x86-64 Linux program, and (planned) which paths through it really run.
+//!
+//! A run has two steps. [`args`] holds exactly what was typed and turns it into [`props`], plain values that are
+//! ready to use; the work takes only those. Exit codes: 0 success, 1 the work failed, 2 the command line is wrong.
+//! A reader that closes the pipe early has seen enough: that is success.
+#![forbid(unsafe_code)]
+
+mod args;
+mod debug_files;
+mod dump;
+mod find;
+mod input;
+mod inspect;
+mod listing;
+mod module;
+mod progress;
+mod props;
+mod report;
+mod threads;
+
+use std::io::{self, BufWriter, Write as _};
+use std::process::ExitCode;
+
+use anstream::AutoStream;
+use clap::Parser as _;
+
+use crate::args::Args;
+use crate::props::{Job, Props};
+
+fn main() -> ExitCode {
+    let Props { color, job } = Args::parse().into_props();
+    match run(&job, color) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "strobe: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(job: &Job, color: anstream::ColorChoice) -> anyhow::Result<()> {
+    let stdout = AutoStream::new(io::stdout().lock(), color);
+    let mut out = BufWriter::with_capacity(1 << 16, stdout);
+    match job {
+        Job::Inspect(props) => inspect::run(props, &mut out)?,
+        Job::Dump(props) => dump::run(props, &mut out)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut io_errors = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    io_errors.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

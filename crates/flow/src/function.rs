@@ -1,0 +1,371 @@
+//! The analysis of one function, given what the whole module has shown so far.
+//!
+//! Exploring and resolving jump tables alternate until nothing new is found: each table opens code that may contain the next
+//! one. Then the bytes that no flow reached are decoded too, and their indirect jumps get the same treatment.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use iced_x86::{Instruction, OpKind};
+use image::{Image, Sources, Svma, SvmaRange};
+
+use crate::cfg::{self, Cfg, EdgeKind, EntryKind, IndirectEdges, Surroundings};
+use crate::graph::BlockId;
+use crate::grouping::Groups;
+use crate::indirect::{IndirectJump, Resolution};
+use crate::listing::Listing;
+use crate::liveness::{FlagConventions, Liveness};
+use crate::loops::Loops;
+use crate::noreturn::{self, constant_slot};
+use crate::order::Order;
+use crate::pieces::{PieceId, Pieces};
+use crate::scout::landing_pads;
+use crate::stack::StackHeights;
+use crate::tables::{Interpretation, Surface};
+use crate::transfer::Transfer;
+
+/// A function with its control flow.
+#[derive(Clone, Debug)]
+pub struct FunctionFlow {
+    /// Where it starts.
+    pub entry: Svma,
+    /// The ranges that hold its code; the first holds the entry.
+    pub parts: Vec<SvmaRange>,
+    /// Who states that a function starts here; empty if only the code shows it.
+    pub sources: Sources,
+    /// Whether a direct call leads here.
+    pub called: bool,
+    /// Whether its address is stored or computed somewhere.
+    pub address_taken: bool,
+    /// Blocks and edges.
+    pub cfg: Cfg,
+    /// Its loops.
+    pub loops: Loops,
+    /// Registers and flags that are needed at the start of each block.
+    pub liveness: Liveness,
+    /// Its calls, by address.
+    pub calls: Vec<CallSite>,
+    /// Its indirect jumps, by address.
+    pub indirect_jumps: Vec<IndirectJump>,
+    /// Whether it can return.
+    pub returns: bool,
+    /// Number of instructions decoded.
+    pub n_insns: u32,
+    /// Bytes between instructions that are padding.
+    pub padding_bytes: u64,
+    /// Bytes that are neither instructions nor padding: tables in the text, or code that does not decode.
+    pub data_bytes: u64,
+}
+
+/// A call instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSite {
+    /// Address of the instruction.
+    pub at: Svma,
+    /// Whom it calls.
+    pub callee: Callee,
+}
+
+/// Whom a call calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// The code at this address.
+    Direct(Svma),
+    /// Whatever the pointer at this constant address points to, for example a function of another module.
+    Slot(Svma),
+    /// Whatever a computed pointer points to.
+    Computed,
+}
+
+impl FunctionFlow {
+    /// Whether every indirect jump is resolved, so that the graph is complete.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.indirect_jumps.iter().any(|jump| matches!(jump.resolution, Resolution::Unresolved(_)))
+    }
+
+    /// Whether `at` lies in one of the parts.
+    #[must_use]
+    pub fn contains(&self, at: Svma) -> bool {
+        self.parts.iter().any(|part| part.contains(at))
+    }
+}
+
+/// What the module has shown so far.
+#[derive(Debug)]
+pub(crate) struct Knowledge<'a, 'data> {
+    pub image: &'a Image<'data>,
+    pub pieces: &'a Pieces,
+    pub groups: &'a Groups,
+    /// By piece: whether its function returns.
+    pub returns: &'a [bool],
+}
+
+/// The outcome of analysing one function.
+#[derive(Debug)]
+pub(crate) struct Analyzed {
+    pub flow: FunctionFlow,
+    /// Pieces that its jump tables lead to: they belong to it.
+    pub absorbs: Vec<PieceId>,
+}
+
+pub(crate) fn analyze(knowledge: &Knowledge<'_, '_>, parts: &[PieceId]) -> Analyzed {
+    let mut work = Work::new(knowledge, parts);
+    work.listing.explore(work.entries.iter().map(|&(at, _)| at), &|call| knowledge.returns(call));
+    let mut cfg = work.resolve_jumps();
+    let tables: Vec<SvmaRange> = work.jumps.values().flat_map(table_data).copied().collect();
+    if !work.listing.fill_gaps(&tables, &|call| knowledge.returns(call)).is_empty() {
+        cfg = work.resolve_jumps();
+    }
+    work.finish(cfg)
+}
+
+fn table_data(resolution: &Resolution) -> &[SvmaRange] {
+    match resolution {
+        Resolution::Table(table) => &table.data,
+        _ => &[],
+    }
+}
+
+struct Work<'a, 'data> {
+    knowledge: &'a Knowledge<'a, 'data>,
+    parts: &'a [PieceId],
+    entries: Vec<(Svma, EntryKind)>,
+    /// Calls and the landing pads of exceptions thrown in them.
+    call_sites: Vec<image::CallSite>,
+    listing: Listing<'data>,
+    jumps: BTreeMap<Svma, Resolution>,
+    heights: OnceCell<StackHeights>,
+    named_data: OnceCell<BTreeSet<Svma>>,
+}
+
+impl<'a, 'data> Work<'a, 'data> {
+    fn new(knowledge: &'a Knowledge<'a, 'data>, parts: &'a [PieceId]) -> Work<'a, 'data> {
+        let Knowledge { image, pieces, .. } = *knowledge;
+        let ranges: Vec<SvmaRange> = parts.iter().map(|&part| pieces.get(part).range).collect();
+        let mut entries = vec![(ranges[0].start, EntryKind::Primary)];
+        let secondary = parts.iter().flat_map(|&part| &pieces.get(part).entries);
+        entries.extend(secondary.map(|&at| (at, EntryKind::Secondary)));
+        let pads: BTreeSet<Svma> = parts.iter().flat_map(|&part| landing_pads(image, pieces.get(part))).collect();
+        entries.extend(pads.into_iter().map(|at| (at, EntryKind::LandingPad)));
+        let frames = parts.iter().filter_map(|&part| image.frames().get(pieces.get(part).frame?));
+        let mut call_sites: Vec<image::CallSite> =
+            frames.flat_map(|frame| image.call_sites(frame).unwrap_or_default()).collect();
+        call_sites.retain(|site| site.landing_pad.is_some());
+        call_sites.sort_by_key(|site| site.range.start);
+        Work {
+            knowledge,
+            parts,
+            entries,
+            call_sites,
+            listing: Listing::new(image, &ranges),
+            jumps: BTreeMap::new(),
+            heights: OnceCell::new(),
+            named_data: OnceCell::new(),
+        }
+    }
+
+    /// Resolves indirect jumps until no new code turns up, and returns the graph.
+    fn resolve_jumps(&mut self) -> Cfg {
+        loop {
+            let cfg = cfg::build(&self.listing, &self.entries, self);
+            let open: Vec<BlockId> = cfg
+                .graph
+                .blocks()
+                .filter(|&id| cfg.block(id).transfer == Transfer::IndirectJump)
+                .filter(|&id| !matches!(self.jumps.get(&cfg.block(id).last()), Some(Resolution::Table(_))))
+                .collect();
+            let found = self.resolve(&cfg, &open);
+            let targets: Vec<Svma> = found
+                .iter()
+                .filter_map(|(_, resolution)| match resolution {
+                    Resolution::Table(table) => Some(&table.targets),
+                    _ => None,
+                })
+                .flatten()
+                .copied()
+                .collect();
+            self.jumps.extend(found);
+            if targets.is_empty() {
+                return cfg::build(&self.listing, &self.entries, self);
+            }
+            self.named_data.take();
+            self.listing.explore(targets, &|call| self.knowledge.returns(call));
+        }
+    }
+
+    fn resolve(&self, cfg: &Cfg, open: &[BlockId]) -> Vec<(Svma, Resolution)> {
+        let mut interpretation = OnceCell::new();
+        let mut found = Vec::with_capacity(open.len());
+        for &block in open {
+            let at = cfg.block(block).last();
+            let Some(insn) = self.listing.at(at).map(|index| self.listing.get(index)) else { continue };
+            let resolution = match self.resolve_slot(insn) {
+                Some(resolution) => resolution,
+                None => {
+                    interpretation.get_or_init(|| {
+                        Interpretation::new(self.knowledge.image, &self.listing, cfg, &self.unwinds(cfg))
+                    });
+                    match interpretation.get_mut() {
+                        Some(interpretation) => interpretation.resolve(block, self),
+                        None => continue,
+                    }
+                }
+            };
+            found.push((at, resolution));
+        }
+        found
+    }
+
+    /// A jump through a constant memory address that the linker fills, as in PLT stubs.
+    fn resolve_slot(&self, insn: &Instruction) -> Option<Resolution> {
+        let slot = constant_slot(insn)?;
+        let image = self.knowledge.image;
+        let is_bound = image.import_at(slot).is_some() || image.slot_target(slot).is_some();
+        let is_stub = self.knowledge.pieces.get(self.parts[0]).sources.contains(Sources::PLT);
+        (is_bound || is_stub).then_some(Resolution::TailCall { slot: Some(slot) })
+    }
+
+    /// Blocks that end in a call from which an exception can reach a landing pad, ascending.
+    fn unwinds(&self, cfg: &Cfg) -> Vec<(BlockId, BlockId)> {
+        let mut unwinds = Vec::new();
+        for id in cfg.graph.blocks().filter(|&id| cfg.block(id).transfer.is_call()) {
+            let call = cfg.block(id).last();
+            let index = self.call_sites.partition_point(|site| site.range.start <= call);
+            let site = index.checked_sub(1).map(|index| &self.call_sites[index]);
+            let pad = site.filter(|site| site.range.contains(call)).and_then(|site| site.landing_pad);
+            unwinds.extend(pad.and_then(|pad| cfg.block_at(pad)).map(|pad| (id, pad)));
+        }
+        unwinds
+    }
+
+    fn heights(&self) -> &StackHeights {
+        let Knowledge { image, pieces, .. } = *self.knowledge;
+        self.heights.get_or_init(|| StackHeights::new(image, self.parts.iter().filter_map(|&part| pieces.get(part).frame)))
+    }
+
+    fn finish(self, cfg: Cfg) -> Analyzed {
+        let Knowledge { image, pieces, returns, .. } = *self.knowledge;
+        let head = pieces.get(self.parts[0]);
+        let order = Order::new(&cfg.graph);
+        let loops = Loops::new(&cfg.graph, &order);
+        let liveness = Liveness::new(image, &cfg, &order, FlagConventions::default());
+        let indirect_jumps: Vec<IndirectJump> =
+            self.jumps.iter().map(|(&at, resolution)| IndirectJump { at, resolution: resolution.clone() }).collect();
+        let absorbs = self.absorbed();
+        let flow = FunctionFlow {
+            entry: head.range.start,
+            parts: self.parts.iter().map(|&part| pieces.get(part).range).collect(),
+            sources: head.sources,
+            called: head.called,
+            address_taken: head.address_taken,
+            returns: noreturn::can_return(&cfg, pieces, returns),
+            calls: calls(&self.listing),
+            indirect_jumps,
+            n_insns: self.listing.len() as u32,
+            padding_bytes: self.listing.padding_bytes(),
+            data_bytes: self.listing.data_bytes(),
+            cfg,
+            loops,
+            liveness,
+        };
+        Analyzed { flow, absorbs }
+    }
+
+    /// Pieces of no other function that the function's jump tables lead to.
+    fn absorbed(&self) -> Vec<PieceId> {
+        let pieces = self.knowledge.pieces;
+        let targets = self.jumps.values().filter_map(|resolution| match resolution {
+            Resolution::Table(table) => Some(&table.targets),
+            _ => None,
+        });
+        let outside = targets.flatten().filter(|&&target| !self.listing.covers(target));
+        let mut absorbed: Vec<PieceId> =
+            outside.filter_map(|&target| pieces.find(target)).filter(|&id| !pieces.get(id).anchored).collect();
+        absorbed.sort_unstable();
+        absorbed.dedup();
+        absorbed
+    }
+
+    /// Data addresses that the function's instructions name.
+    fn named_data(&self) -> &BTreeSet<Svma> {
+        self.named_data.get_or_init(|| {
+            let insns = self.listing.iter().map(|(_, insn)| insn);
+            let named = insns.filter(|insn| (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory));
+            named.map(|insn| Svma(insn.memory_displacement64())).collect()
+        })
+    }
+}
+
+impl Surroundings for Work<'_, '_> {
+    fn returns(&self, call: &Instruction) -> bool {
+        self.knowledge.returns(call)
+    }
+
+    fn exit_kind(&self, jump: &Instruction, _target: Svma) -> EdgeKind {
+        match self.heights().at_entry(Svma(jump.ip())) {
+            Some(false) => EdgeKind::Unresolved,
+            _ => EdgeKind::TailCall,
+        }
+    }
+
+    fn indirect(&self, jump: &Instruction) -> IndirectEdges<'_> {
+        match self.jumps.get(&Svma(jump.ip())) {
+            Some(Resolution::Table(table)) => IndirectEdges::Targets(&table.targets),
+            _ if noreturn::calls_noreturn_import(self.knowledge.image, jump) => IndirectEdges::Exit(EdgeKind::Trap, None),
+            Some(Resolution::TailCall { slot }) => {
+                let target = slot.and_then(|slot| self.knowledge.image.slot_target(slot));
+                IndirectEdges::Exit(EdgeKind::TailCall, target)
+            }
+            Some(Resolution::Unresolved(_)) | None => IndirectEdges::Exit(EdgeKind::Unresolved, None),
+        }
+    }
+}
+
+impl Surface for Work<'_, '_> {
+    fn may_contain(&self, target: Svma) -> bool {
+        let pieces = self.knowledge.pieces;
+        self.listing.covers(target) || pieces.find(target).is_some_and(|id| !pieces.get(id).anchored)
+    }
+
+    fn is_code(&self, target: Svma) -> bool {
+        self.knowledge.pieces.find(target).is_some()
+    }
+
+    fn at_entry_height(&self, at: Svma) -> Option<bool> {
+        self.heights().at_entry(at)
+    }
+
+    fn is_named(&self, data: Svma) -> bool {
+        self.named_data().contains(&data)
+    }
+}
+
+impl Knowledge<'_, '_> {
+    /// Whether control comes back after a call.
+    fn returns(&self, call: &Instruction) -> bool {
+        let callee = match Transfer::of(call) {
+            Transfer::Call(target) => Some(target),
+            _ if noreturn::calls_noreturn_import(self.image, call) => return false,
+            _ => constant_slot(call).and_then(|slot| self.image.slot_target(slot)),
+        };
+        let piece = callee.and_then(|target| self.pieces.find(target));
+        piece.is_none_or(|piece| self.returns[self.groups.head(piece).index()])
+    }
+}
+
+fn calls(listing: &Listing<'_>) -> Vec<CallSite> {
+    let mut calls: Vec<CallSite> = listing
+        .iter()
+        .filter_map(|(_, insn)| {
+            let callee = match Transfer::of(insn) {
+                Transfer::Call(target) => Callee::Direct(target),
+                Transfer::IndirectCall => constant_slot(insn).map_or(Callee::Computed, Callee::Slot),
+                _ => return None,
+            };
+            Some(CallSite { at: Svma(insn.ip()), callee })
+        })
+        .collect();
+    calls.sort_unstable_by_key(|call| call.at);
+    calls
+}

@@ -1,0 +1,321 @@
+//! Which general registers and flags are needed at the start of each block.
+//!
+//! Probes run between two instructions and may use only what is dead there, so the analysis errs towards *live*:
+//!
+//! * A register dies only at an instruction that certainly overwrites all of it. Instructions that sometimes leave their
+//!   destination alone do not count, whatever a manual's operand table says: `cmov`, `bsf`/`bsr` and their `tzcnt`/`lzcnt`
+//!   encodings on older processors, `rdssp` without shadow stacks, anything with `rep` (the count can be zero), and writes of
+//!   8 or 16 bits.
+//! * A flag dies only where it is certainly written. Shifts by a variable count do not count (zero leaves the flags alone), nor
+//!   do flags that an instruction leaves undefined; except the adjust flag after logical operations, which every processor
+//!   changes and no compiler reads.
+//! * Calls, system calls and ways out of the function need every general register: callees may have conventions of their own
+//!   (`-fipa-ra`, hand-written assembly). Calls and returns need no arithmetic flag, by the calling convention; hand-written
+//!   code that passes or returns flags is found by [`FlagConventions`].
+//! * Jumps to unknown places need everything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{BitAnd, BitOr, Not};
+
+use iced_x86::{CpuidFeature, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
+use image::{Image, Svma};
+
+use crate::cfg::{Cfg, EdgeKind};
+use crate::graph::BlockId;
+use crate::order::Order;
+use crate::transfer::Transfer;
+
+/// Live registers and flags at the start of every block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Liveness {
+    live_in: Vec<LiveSet>,
+    conventions: FlagConventions,
+}
+
+/// Flags that cross the borders of a function, against the calling convention.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct FlagConventions {
+    /// Flags that callers use after the function has returned.
+    pub at_return: LiveSet,
+    /// Flags that functions which this one calls or jumps to use on entry.
+    pub at_calls: BTreeMap<Svma, LiveSet>,
+}
+
+/// A set of general registers and flags.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct LiveSet(u32);
+
+const FLAG_SHIFT: u32 = 16;
+/// Flags by bit, with iced's name of each.
+const FLAGS: [(u32, &str); 7] = [
+    (RflagsBits::CF, "cf"),
+    (RflagsBits::PF, "pf"),
+    (RflagsBits::AF, "af"),
+    (RflagsBits::ZF, "zf"),
+    (RflagsBits::SF, "sf"),
+    (RflagsBits::OF, "of"),
+    (RflagsBits::DF, "df"),
+];
+const REGISTERS: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+];
+
+impl LiveSet {
+    /// Nothing.
+    pub const NONE: LiveSet = LiveSet(0);
+    /// All 16 general registers.
+    pub const ALL_REGISTERS: LiveSet = LiveSet(0xffff);
+    /// All flags: carry, parity, adjust, zero, sign, overflow, direction.
+    pub const ALL_FLAGS: LiveSet = LiveSet(0x7f << FLAG_SHIFT);
+    /// The direction flag, which calls preserve.
+    pub const DIRECTION: LiveSet = LiveSet(0x40 << FLAG_SHIFT);
+    /// The flags that arithmetic writes: all but direction.
+    pub const ARITHMETIC_FLAGS: LiveSet = LiveSet(0x3f << FLAG_SHIFT);
+
+    /// Whether the register with this hardware number is in the set.
+    #[must_use]
+    pub fn has_register(self, number: u8) -> bool {
+        self.0 & 0xffff & (1 << number) != 0
+    }
+
+    /// The registers of the set.
+    #[must_use]
+    pub fn registers(self) -> LiveSet {
+        self & LiveSet::ALL_REGISTERS
+    }
+
+    /// The flags of the set.
+    #[must_use]
+    pub fn flags(self) -> LiveSet {
+        self & LiveSet::ALL_FLAGS
+    }
+
+    /// Whether nothing is in the set.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Names of the members, registers by number, then flags.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let flags = FLAGS.iter().map(|&(_, name)| name);
+        REGISTERS.into_iter().chain(flags).enumerate().filter(move |(bit, _)| self.0 >> bit & 1 != 0).map(|(_, name)| name)
+    }
+
+    fn of_flags(rflags: u32) -> LiveSet {
+        let bits = FLAGS.iter().enumerate().filter(|(_, (bit, _))| rflags & bit != 0);
+        LiveSet(bits.fold(0, |set, (index, _)| set | 1 << (FLAG_SHIFT + index as u32)))
+    }
+
+    fn of_register(register: Register) -> LiveSet {
+        let full = register.full_register();
+        if full.is_gpr64() { LiveSet(1 << full.number()) } else { LiveSet::NONE }
+    }
+}
+
+impl BitOr for LiveSet {
+    type Output = LiveSet;
+    fn bitor(self, other: LiveSet) -> LiveSet {
+        LiveSet(self.0 | other.0)
+    }
+}
+
+impl BitAnd for LiveSet {
+    type Output = LiveSet;
+    fn bitand(self, other: LiveSet) -> LiveSet {
+        LiveSet(self.0 & other.0)
+    }
+}
+
+impl Not for LiveSet {
+    type Output = LiveSet;
+    fn not(self) -> LiveSet {
+        LiveSet(!self.0 & (LiveSet::ALL_REGISTERS.0 | LiveSet::ALL_FLAGS.0))
+    }
+}
+
+impl fmt::Debug for LiveSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// What one instruction, or a run of them, reads first and what it certainly overwrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Effect {
+    /// Read before being overwritten.
+    pub needs: LiveSet,
+    /// Certainly overwritten.
+    pub kills: LiveSet,
+}
+
+impl Effect {
+    /// What must be live before, if `after` is live afterwards.
+    #[must_use]
+    pub fn before(self, after: LiveSet) -> LiveSet {
+        self.needs | after & !self.kills
+    }
+
+    /// The effect of `self` followed by `next`.
+    #[must_use]
+    pub fn then(self, next: Effect) -> Effect {
+        Effect { needs: self.before(next.needs), kills: self.kills | next.kills }
+    }
+}
+
+/// Works out what instructions need and overwrite.
+#[derive(Debug)]
+pub struct Effects {
+    info: InstructionInfoFactory,
+}
+
+impl Default for Effects {
+    fn default() -> Effects {
+        Effects { info: InstructionInfoFactory::new() }
+    }
+}
+
+impl Effects {
+    /// The effect of one instruction on general registers and flags.
+    pub fn of(&mut self, insn: &Instruction) -> Effect {
+        if needs_all_registers(insn) {
+            // `syscall` leaves the flags in r11, where nobody looks for them.
+            return Effect { needs: LiveSet::ALL_REGISTERS, kills: LiveSet::NONE };
+        }
+        let mut effect = Effect { needs: LiveSet::of_flags(insn.rflags_read()), kills: LiveSet::NONE };
+        let keeps_destination = may_keep_destination(insn);
+        for used in self.info.info(insn).used_registers() {
+            let register = LiveSet::of_register(used.register());
+            match used.access() {
+                OpAccess::Write if used.register().size() >= 4 && !keeps_destination => {
+                    effect.kills = effect.kills | register;
+                }
+                OpAccess::None | OpAccess::NoMemAccess => {}
+                OpAccess::Write if !keeps_destination => {}
+                _ => effect.needs = effect.needs | register,
+            }
+        }
+        effect.kills = effect.kills | killed_flags(insn);
+        effect
+    }
+}
+
+/// Calls and system calls hand all registers to code with conventions of its own.
+fn needs_all_registers(insn: &Instruction) -> bool {
+    Transfer::of(insn).is_call()
+        || matches!(insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Int | Mnemonic::Int1 | Mnemonic::Int3)
+}
+
+/// Whether the instruction can leave a register operand that it "writes" as it was.
+fn may_keep_destination(insn: &Instruction) -> bool {
+    insn.has_rep_prefix()
+        || insn.has_repne_prefix()
+        || insn.cpuid_features().contains(&CpuidFeature::CMOV)
+        || matches!(
+            insn.mnemonic(),
+            Mnemonic::Bsf
+                | Mnemonic::Bsr
+                | Mnemonic::Tzcnt
+                | Mnemonic::Lzcnt
+                | Mnemonic::Rdsspd
+                | Mnemonic::Rdsspq
+                | Mnemonic::Lar
+                | Mnemonic::Lsl
+                | Mnemonic::Xbegin
+        )
+}
+
+/// Flags that the instruction certainly writes.
+fn killed_flags(insn: &Instruction) -> LiveSet {
+    if insn.has_rep_prefix() || insn.has_repne_prefix() {
+        return LiveSet::NONE;
+    }
+    let written = insn.rflags_written() | insn.rflags_cleared() | insn.rflags_set();
+    match insn.mnemonic() {
+        Mnemonic::Shl
+        | Mnemonic::Shr
+        | Mnemonic::Sar
+        | Mnemonic::Rol
+        | Mnemonic::Ror
+        | Mnemonic::Rcl
+        | Mnemonic::Rcr
+        | Mnemonic::Shld
+        | Mnemonic::Shrd
+            if !shifts_by_nonzero_constant(insn) =>
+        {
+            LiveSet::NONE
+        }
+        Mnemonic::Bsf | Mnemonic::Bsr | Mnemonic::Tzcnt | Mnemonic::Lzcnt => LiveSet::of_flags(RflagsBits::ZF),
+        Mnemonic::And | Mnemonic::Or | Mnemonic::Xor | Mnemonic::Test => LiveSet::of_flags(written | RflagsBits::AF),
+        _ => LiveSet::of_flags(written),
+    }
+}
+
+fn shifts_by_nonzero_constant(insn: &Instruction) -> bool {
+    let last = insn.op_count().saturating_sub(1);
+    insn.op_kind(last) == OpKind::Immediate8 && insn.immediate(last) & 31 != 0
+}
+
+impl Liveness {
+    /// Works backwards through the graph until nothing changes.
+    #[must_use]
+    pub fn new(image: &Image<'_>, cfg: &Cfg, order: &Order, conventions: FlagConventions) -> Liveness {
+        let mut effects = Effects::default();
+        let of_blocks: Vec<Effect> = cfg
+            .graph
+            .blocks()
+            .map(|id| cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn))))
+            .collect();
+        let mut this = Liveness { live_in: vec![LiveSet::NONE; cfg.blocks.len()], conventions };
+        loop {
+            let mut changed = false;
+            for &block in order.reverse_post().iter().rev() {
+                let live = of_blocks[block.index()].before(this.live_out(cfg, block));
+                changed |= std::mem::replace(&mut this.live_in[block.index()], live) != live;
+            }
+            if !changed {
+                return this;
+            }
+        }
+    }
+
+    /// What it assumes about callers and callees.
+    #[must_use]
+    pub fn conventions(&self) -> &FlagConventions {
+        &self.conventions
+    }
+
+    /// What is live at the start of a block.
+    #[must_use]
+    pub fn live_in(&self, block: BlockId) -> LiveSet {
+        self.live_in[block.index()]
+    }
+
+    /// What is live at the end of a block; for a block that ends in a call, just before the call.
+    #[must_use]
+    pub fn live_out(&self, cfg: &Cfg, block: BlockId) -> LiveSet {
+        let callee = match cfg.block(block).transfer {
+            Transfer::Call(target) => Some(target),
+            _ => None,
+        };
+        let after = cfg.graph.out_edges(block).map(|edge| {
+            let facts = cfg.edge_facts(edge);
+            let registers = LiveSet::ALL_REGISTERS | LiveSet::DIRECTION;
+            match (cfg.graph.edge(edge).to, facts.kind) {
+                (Some(next), _) => self.live_in[next.index()],
+                (None, EdgeKind::Return) => registers | self.conventions.at_return,
+                (None, EdgeKind::TailCall) => {
+                    registers | self.conventions.at_return | self.flags_at_call(facts.target)
+                }
+                (None, EdgeKind::Trap) => registers,
+                (None, _) => registers | LiveSet::ALL_FLAGS,
+            }
+        });
+        after.fold(self.flags_at_call(callee), BitOr::bitor)
+    }
+
+    fn flags_at_call(&self, callee: Option<Svma>) -> LiveSet {
+        callee.and_then(|callee| self.conventions.at_calls.get(&callee)).copied().unwrap_or_default()
+    }
+}

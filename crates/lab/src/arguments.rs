@@ -1,0 +1,142 @@
+//! The command line.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use lab::corpus::{self, Data, Size, Workload};
+use lab::{bench, fuzz};
+
+/// Evaluates strobe: corpus, oracle, completeness, speed, fuzzing.
+#[derive(Debug, Parser)]
+#[command(name = "strobe-lab", version, max_term_width = 100, before_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub job: Job,
+}
+
+const EXAMPLES: &str = "Examples:
+  strobe-lab corpus install             install the Debian packages of the corpus
+  strobe-lab oracle --program gzip      check the analysis against what gzip executes
+  strobe-lab oracle                     the same for all 25 programs (about 3 minutes)
+  strobe-lab complete --markdown        completeness of control-flow graphs, as a document
+  strobe-lab bench analysis             speed of the analysis against objdump
+  strobe-lab fuzz --iterations 100000   damaged files through the real parsers";
+
+#[derive(Debug, Subcommand)]
+pub enum Job {
+    /// List the programs, install their packages, or make their inputs.
+    #[command(subcommand)]
+    Corpus(CorpusJob),
+    /// Check instructions, jumps and calls executed under callgrind against the analysis.
+    Oracle {
+        #[command(flatten)]
+        selection: Selection,
+        /// Examine the recordings of an earlier run instead of running the programs again.
+        #[arg(long)]
+        reuse: bool,
+    },
+    /// Count functions with complete control flow, in the programs of the corpus and their libraries.
+    Complete {
+        /// Print Markdown.
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Measure speed and memory.
+    #[command(subcommand)]
+    Bench(BenchJob),
+    /// Run damaged files through the parsers and the analysis.
+    Fuzz(FuzzArguments),
+    #[command(name = bench::PROBE_COMMAND, hide = true)]
+    BenchProbe {
+        path: PathBuf,
+        #[arg(long)]
+        threads: NonZeroUsize,
+    },
+    #[command(name = fuzz::WORKER_COMMAND, hide = true)]
+    FuzzWorker { base_dir: PathBuf, seed: u64, from: u64, to: u64, step: u64 },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CorpusJob {
+    /// Print the programs.
+    List,
+    /// Install missing Debian packages with apt-get (as root).
+    Install,
+    /// Make the inputs; those that are current are kept.
+    Gen(Selection),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchJob {
+    /// Time of the whole analysis of gcc's cc1 against `objdump -d`, and of files from 10 KB to 90 MB of text.
+    Analysis {
+        /// Number of interleaved rounds.
+        #[arg(long, default_value = "5")]
+        rounds: NonZeroUsize,
+        /// Number of threads of the analysis.
+        #[arg(long, default_value = "2")]
+        threads: NonZeroUsize,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Programs to use, by name [default: all].
+    #[arg(long = "program", value_name = "NAME", num_args = 1..)]
+    pub programs: Vec<String>,
+    /// Directory of inputs and outputs.
+    #[arg(long, value_name = "DIR", default_value = corpus::DEFAULT_DIR)]
+    pub dir: PathBuf,
+    /// How much work the inputs make.
+    #[arg(long, value_enum, default_value_t = Size::Short)]
+    pub size: Size,
+}
+
+impl Selection {
+    /// The chosen programs, and their inputs, made if need be.
+    pub fn prepare(&self) -> anyhow::Result<(Data, Vec<Workload>)> {
+        let programs = corpus::select(&self.programs)?;
+        Ok((Data::generate(&self.dir, self.size, &programs)?, programs))
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct FuzzArguments {
+    /// Number of inputs.
+    #[arg(long, default_value_t = 10_000)]
+    pub iterations: u64,
+    /// Seed; the same seed gives the same inputs.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Workers at a time.
+    #[arg(long, default_value = "2")]
+    pub jobs: NonZeroUsize,
+    /// Longest time that one input may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub time_limit: u64,
+    /// Most address space of a worker, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub memory_limit: u64,
+    /// Directory for base files and failing inputs.
+    #[arg(long, value_name = "DIR", default_value = "target/fuzz")]
+    pub dir: PathBuf,
+    /// Run only the input with this index, in this process, so that a panic shows its backtrace.
+    #[arg(long)]
+    pub index: Option<u64>,
+}
+
+impl FuzzArguments {
+    /// The same as plain options.
+    pub fn options(self) -> fuzz::Options {
+        fuzz::Options {
+            iterations: self.iterations,
+            seed: self.seed,
+            jobs: self.jobs,
+            time_limit: Duration::from_secs(self.time_limit),
+            memory_limit_mib: self.memory_limit,
+            dir: self.dir,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The evaluation program of strobe: every claim about the analysis has a command here that checks or measures it.
+//!
+//! - [`corpus`]: the programs that claims are checked on.
+//! - [`oracle`]: what [`callgrind`] saw a program execute, against what the analysis says it can.
+//! - [`complete`]: how many functions have complete control flow.
+//! - [`bench`]: speed and memory.
+//! - [`fuzz`]: damaged files.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod callgrind;
+pub mod complete;
+pub mod corpus;
+pub mod fuzz;
+pub mod module;
+pub mod oracle;
+pub mod table;
+pub mod threads;

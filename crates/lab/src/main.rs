@@ -1,0 +1,99 @@
+//! The `strobe-lab` command: arguments in, one job out.
+//!
+//! Exit codes: 0 if everything holds, 1 if something does not or a job fails, 2 for wrong usage.
+#![forbid(unsafe_code)]
+
+mod arguments;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use lab::oracle::Recordings;
+use lab::threads::Threads;
+use lab::{bench, complete, corpus, fuzz, oracle};
+
+use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job};
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().job) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("strobe-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does the job; the answer is whether everything held.
+fn run(job: Job) -> anyhow::Result<bool> {
+    match job {
+        Job::Corpus(job) => corpus_job(&job),
+        Job::Oracle { selection, reuse } => {
+            let (data, programs) = selection.prepare()?;
+            let recordings = if reuse { Recordings::Reuse } else { Recordings::Make };
+            let report = oracle::run(&data, &programs, recordings, Threads::available())?;
+            show(&report)?;
+            Ok(report.holds())
+        }
+        Job::Complete { markdown } => {
+            let files = complete::measure_all(Threads::available())?;
+            let tables = [complete::table(&files), complete::reasons(&files)];
+            for table in tables {
+                show(if markdown { table.to_markdown() } else { table.to_string() })?;
+                show("\n")?;
+            }
+            Ok(files.iter().all(complete::Completeness::is_sufficient))
+        }
+        Job::Bench(BenchJob::Analysis { rounds, threads }) => show(bench::analysis(rounds, threads)?).map(|()| true),
+        Job::BenchProbe { path, threads } => show(bench::probe(&path, Threads(threads))?.to_line()).map(|()| true),
+        Job::Fuzz(arguments) => fuzz_job(arguments),
+        Job::FuzzWorker { base_dir, seed, from, to, step } => {
+            fuzz::run_worker(&base_dir, fuzz::Share { seed, from, to, step }).map(|()| true)
+        }
+    }
+}
+
+fn corpus_job(job: &CorpusJob) -> anyhow::Result<bool> {
+    match job {
+        CorpusJob::List => show(corpus::table())?,
+        CorpusJob::Install => match corpus::install_packages()?.as_slice() {
+            [] => show("nothing is missing\n")?,
+            installed => show(format!("installed {}\n", installed.join(", ")))?,
+        },
+        CorpusJob::Gen(selection) => {
+            let (data, programs) = selection.prepare()?;
+            show(format!("inputs of {} programs are in {}\n", programs.len(), data.root().display()))?;
+        }
+    }
+    Ok(true)
+}
+
+fn fuzz_job(arguments: FuzzArguments) -> anyhow::Result<bool> {
+    if let Some(index) = arguments.index {
+        show(fuzz::run_one(&arguments.dir, arguments.seed, index)? + "\n")?;
+        return Ok(true);
+    }
+    let options = arguments.options();
+    let summary = fuzz::run(&options)?;
+    show(&summary)?;
+    if summary.failures.is_empty() {
+        return Ok(true);
+    }
+    show(format!(
+        "the inputs that failed are in {}; `strobe-lab fuzz --seed {} --index N` runs one again\n",
+        options.dir.display(),
+        options.seed
+    ))?;
+    Ok(false)
+}
+
+/// Prints; a reader that has seen enough and closed the pipe is no error.
+fn show(what: impl Display) -> anyhow::Result<()> {
+    match write!(io::stdout().lock(), "{what}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
