@@ -104,9 +104,9 @@ fn scout_all(image: &Image<'_>, pieces: &mut Pieces, executor: &impl Executor) -
     }
 }
 
-/// Whether a code address that need not be a function is the start of a known one, or in no known one.
+/// Whether a code address that need not be a function is the start of a known piece, or in none with known bounds.
 fn is_plausible_start(pieces: &Pieces, at: Svma) -> bool {
-    pieces.find(at).is_none_or(|id| pieces.get(id).range.start == at)
+    pieces.is_uncharted(at) || pieces.find(at).is_some_and(|id| pieces.get(id).range.start == at)
 }
 
 fn analyze_all(knowledge: &Knowledge<'_, '_>, heads: &BTreeSet<PieceId>, executor: &impl Executor) -> Vec<(PieceId, Analyzed)> {

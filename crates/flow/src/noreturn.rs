@@ -8,7 +8,7 @@
 use iced_x86::{Instruction, OpKind};
 use image::{Image, Svma};
 
-use crate::cfg::{Cfg, EdgeKind};
+use crate::cfg::{Cfg, EdgeKind, EntryKind};
 use crate::graph::BlockId;
 use crate::pieces::{PieceId, Pieces};
 use crate::scout::Scouted;
@@ -74,7 +74,9 @@ impl ReturnGraph {
 
     fn returns(&self, cfg: &Cfg, returns: &[bool]) -> bool {
         let mut reached = vec![false; cfg.blocks.len()];
-        let mut pending: Vec<BlockId> = cfg.graph.entries().to_vec();
+        let entries = cfg.graph.entries().iter().zip(&cfg.entry_kinds);
+        let mut pending: Vec<BlockId> =
+            entries.filter(|&(_, &kind)| kind != EntryKind::Unknown).map(|(&block, _)| block).collect();
         while let Some(block) = pending.pop() {
             if std::mem::replace(&mut reached[block.index()], true) {
                 continue;

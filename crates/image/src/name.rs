@@ -147,13 +147,17 @@ mod tests {
         }
     }
 
-    /// Each nested template doubles the text: 2^60 characters if printed.
+    /// Each parameter is a pair of the one before it, by reference: 2^30 characters if printed.
     #[test]
     fn exploding_names_stay_raw() {
-        let mut raw = String::from("_Z1fI1aE");
-        for _ in 0..60 {
-            raw = raw.replace("1aE", "1aI1aS_EE");
-        }
-        assert!(demangle(&raw).len() <= MAX_DEMANGLED_LEN.max(raw.len()));
+        let exploding = |pairs: usize| {
+            let mut raw = String::from("_Z1f1a1pIS_S_E");
+            for previous in "123456789ABCDEFGHIJKLMNOPQRSTU".chars().take(pairs) {
+                raw += &format!("S0_IS{previous}_S{previous}_E");
+            }
+            raw
+        };
+        assert_eq!(demangle(&exploding(1)), "f(a, p<a, a>, p<p<a, a>, p<a, a> >)");
+        assert_eq!(demangle(&exploding(30)), exploding(30));
     }
 }

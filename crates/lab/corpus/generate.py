@@ -26,21 +26,21 @@ SIZES = {
         sentences=190, image_tiles=4, image=(2400, 1800), speech_seconds=480, speech_repeats=(8, 20), frames=75, video_repeats=60,
         chess=(12, 4), render=(640, 480), lua=(9, 300_000, 150_000, 3_500_000), newlisp=(21, 34, 40_000, 8), scheme=(18, 9),
         python=(9, 2_200_000, 1_500_000, 2_500_000, 120_000), network=(2300, 18_000, 120), sql=(120_000, 600_000), pdp11_outer=512,
-        registers=19, cells=700,
+        registers=19, cells=700, annealing_speedup=1,
     ),
     "short": dict(
         text_bytes=700_000, records=12_000, c_functions=3, go_moves=2, perl_lines=5_000, gap=(6, 11, 4_000, 8, 30),
-        sentences=6, image_tiles=1, image=(1600, 1200), speech_seconds=120, speech_repeats=(2, 4), frames=6, video_repeats=30,
+        sentences=6, image_tiles=1, image=(1600, 1200), speech_seconds=80, speech_repeats=(2, 4), frames=4, video_repeats=30,
         chess=(8, 3), render=(128, 96), lua=(7, 15_000, 8_000, 150_000), newlisp=(15, 25, 4_000, 6), scheme=(12, 7),
-        python=(6, 90_000, 60_000, 100_000, 5_000), network=(400, 3_000, 60), sql=(5_000, 25_000), pdp11_outer=24,
-        registers=4, cells=80,
+        python=(6, 90_000, 60_000, 100_000, 5_000), network=(400, 3_000, 60), sql=(5_000, 25_000), pdp11_outer=12,
+        registers=2, cells=80, annealing_speedup=15,
     ),
     "tiny": dict(
         text_bytes=60_000, records=1_000, c_functions=2, go_moves=1, perl_lines=300, gap=(5, 11, 200, 4, 10),
         sentences=2, image_tiles=1, image=(160, 120), speech_seconds=10, speech_repeats=(1, 1), frames=3, video_repeats=1,
         chess=(4, 1), render=(32, 24), lua=(5, 1_000, 500, 2_000), newlisp=(8, 12, 200, 4), scheme=(8, 4),
         python=(4, 2_000, 2_000, 5_000, 200), network=(120, 500, 20), sql=(300, 1_500), pdp11_outer=1,
-        registers=2, cells=30,
+        registers=2, cells=30, annealing_speedup=50,
     ),
 }
 
@@ -475,7 +475,8 @@ def placement(p):
         net = nets[i * n_cells // 35]
         lines.append(f"pad {i} name twpin_io{i}\ncorners 4 -80 -80 -80 80 80 80 80 -80\npin name io{i} signal {net} layer 1 0 0")
     write("place/d.cel", "\n".join(lines) + "\n")
-    write("place/d.par", PLACEMENT_PARAMETERS)
+    speedup = p["annealing_speedup"]
+    write("place/d.par", PLACEMENT_PARAMETERS + (f"TWSC*fast : {speedup}\n" if speedup > 1 else ""))
     run("graywolf", "-n", "d", cwd="place")
 
 

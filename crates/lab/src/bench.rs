@@ -1,14 +1,15 @@
 //! Speed of the analysis.
 //!
 //! Each measurement is a whole process, ours as well as objdump's, timed from start to exit, because that is what a user waits
-//! for. Rounds are interleaved so that a slow spell of the machine hits both; best and median are shown. Our process is this
-//! program run again as a probe, which also reports the time of each stage and its peak memory.
+//! for. Rounds are interleaved so that a slow spell of the machine hits both; best and median are shown, and the least CPU
+//! time, which other load disturbs less. Our process is this program run again as a probe, which also reports the time of each
+//! stage and its peak memory.
 
 use std::env;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -123,34 +124,79 @@ impl Probe {
 
 /// Compares with objdump on a large program, then shows how time grows with size.
 pub fn analysis(rounds: NonZeroUsize, threads: NonZeroUsize) -> anyhow::Result<String> {
-    let large = PathBuf::from(LARGE);
-    let mut ours = Vec::new();
-    let mut objdump = Vec::new();
+    let large = Path::new(LARGE);
+    let mut ours = Timings::default();
+    let mut objdump = Timings::default();
     let mut last = Probe::default();
     for _ in 0..rounds.get() {
-        let (time, probe) = run_probe(&large, threads)?;
-        ours.push(time);
+        let (cost, probe) = run_probe(large, threads)?;
+        ours.add(cost);
         last = probe;
-        objdump.push(run_objdump(&large)?);
+        objdump.add(run_objdump(large)?);
     }
-    let mut comparison = Table::new(&["", "best", "median", "peak memory"]);
-    let [our_best, our_median] = best_and_median(&mut ours);
-    let [their_best, their_median] = best_and_median(&mut objdump);
-    comparison.row([
-        format!("strobe, {threads} threads"),
-        seconds(our_best),
-        seconds(our_median),
-        format!("{} MiB", last.peak_kib / 1024),
-    ]);
-    comparison.row(["objdump -d --no-show-raw-insn".to_owned(), seconds(their_best), seconds(their_median)]);
-    let ratio = |ours: Duration, theirs: Duration| format!("{:.2}", ours.as_secs_f64() / theirs.as_secs_f64());
-    comparison.row(["ratio".to_owned(), ratio(our_best, their_best), ratio(our_median, their_median)]);
+    let mut comparison = Table::new(&["", "best", "median", "least CPU", "peak memory"]);
+    let seconds = |times: [Duration; 3]| times.map(|time| format!("{:.3} s", time.as_secs_f64()));
+    let (ours, theirs) = (ours.best_median_cpu(), objdump.best_median_cpu());
+    let peak = format!("{} MiB", last.peak_kib / 1024);
+    comparison.row([format!("strobe, {threads} threads")].into_iter().chain(seconds(ours)).chain([peak]));
+    comparison.row(["objdump -d --no-show-raw-insn".to_owned()].into_iter().chain(seconds(theirs)));
+    let ratios =
+        ours.iter().zip(theirs).map(|(ours, theirs)| format!("{:.2}", ours.as_secs_f64() / theirs.as_secs_f64()));
+    comparison.row(["ratio".to_owned()].into_iter().chain(ratios));
     Ok(format!(
         "{LARGE}: {} functions, {} instructions, {rounds} interleaved rounds\n{comparison}\n{}",
         grouped(last.n_functions),
         grouped(last.n_insns),
         ladder(rounds, threads)?
     ))
+}
+
+/// What running a process took.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    elapsed: Duration,
+    cpu: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Timings {
+    elapsed: Vec<Duration>,
+    cpu: Vec<Duration>,
+}
+
+impl Timings {
+    fn add(&mut self, cost: Cost) {
+        self.elapsed.push(cost.elapsed);
+        self.cpu.push(cost.cpu);
+    }
+
+    fn best_median_cpu(&mut self) -> [Duration; 3] {
+        self.elapsed.sort_unstable();
+        let [best, median] = [self.elapsed.first(), self.elapsed.get(self.elapsed.len() / 2)];
+        [best, median, self.cpu.iter().min()].map(|time| time.copied().unwrap_or_default())
+    }
+}
+
+/// Runs a command to its end.
+fn timed(command: &mut Command) -> anyhow::Result<(Cost, Output)> {
+    let cpu_before = cpu_of_children()?;
+    let start = Instant::now();
+    let output = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let cost = Cost { elapsed: start.elapsed(), cpu: cpu_of_children()?.saturating_sub(cpu_before) };
+    ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok((cost, output))
+}
+
+/// CPU time of all processes that this one started and waited for.
+fn cpu_of_children() -> anyhow::Result<Duration> {
+    const TICKS_PER_SECOND: u64 = 100;
+    const USER_AND_SYSTEM: std::ops::Range<usize> = 13..15;
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("no program name in /proc/self/stat")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = fields.get(USER_AND_SYSTEM).context("too few fields in /proc/self/stat")?;
+    let ticks: u64 = ticks.iter().map(|field| field.parse::<u64>()).sum::<Result<_, _>>()?;
+    Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
 }
 
 fn ladder(rounds: NonZeroUsize, threads: NonZeroUsize) -> anyhow::Result<Table> {
@@ -167,57 +213,35 @@ fn ladder(rounds: NonZeroUsize, threads: NonZeroUsize) -> anyhow::Result<Table> 
     ]);
     for path in LADDER.map(Path::new) {
         let mut runs = (0..rounds.get()).map(|_| run_probe(path, threads)).collect::<Result<Vec<_>, _>>()?;
-        runs.sort_by_key(|(time, _)| *time);
-        let Some((time, probe)) = runs.first() else { continue };
+        runs.sort_by_key(|(cost, _)| cost.elapsed);
+        let Some((cost, probe)) = runs.first() else { continue };
         let ms = |us: u64| format!("{:.1}", us as f64 / 1e3);
         table.row([
             short_name(path),
             grouped(probe.text_bytes),
             grouped(probe.n_insns),
-            ms(microseconds(*time)),
+            ms(microseconds(cost.elapsed)),
             ms(probe.parse_us),
             ms(probe.analyze_us),
             ms(probe.number_us),
-            format!("{:.0}", time.as_nanos() as f64 / probe.n_insns.max(1) as f64),
+            format!("{:.0}", cost.elapsed.as_nanos() as f64 / probe.n_insns.max(1) as f64),
             (probe.peak_kib / 1024).to_string(),
         ]);
     }
     Ok(table)
 }
 
-fn run_probe(path: &Path, threads: NonZeroUsize) -> anyhow::Result<(Duration, Probe)> {
-    let start = Instant::now();
-    let output = Command::new(env::current_exe()?)
-        .arg(PROBE_COMMAND)
-        .arg(path)
-        .arg("--threads")
-        .arg(threads.to_string())
-        .stderr(Stdio::inherit())
-        .output()?;
-    let time = start.elapsed();
-    ensure!(output.status.success(), "the analysis of {} failed", path.display());
-    Ok((time, Probe::from_line(&String::from_utf8_lossy(&output.stdout))?))
+fn run_probe(path: &Path, threads: NonZeroUsize) -> anyhow::Result<(Cost, Probe)> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg(PROBE_COMMAND).arg(path).arg("--threads").arg(threads.to_string());
+    let (cost, output) = timed(&mut command)?;
+    Ok((cost, Probe::from_line(&String::from_utf8_lossy(&output.stdout))?))
 }
 
-fn run_objdump(path: &Path) -> anyhow::Result<Duration> {
-    let start = Instant::now();
-    let status = Command::new("objdump")
-        .args(["-d", "--no-show-raw-insn"])
-        .arg(path)
-        .stdout(Stdio::null())
-        .status()
-        .context("cannot run objdump; install the package binutils")?;
-    ensure!(status.success(), "objdump failed on {}", path.display());
-    Ok(start.elapsed())
-}
-
-fn best_and_median(times: &mut [Duration]) -> [Duration; 2] {
-    times.sort_unstable();
-    [times.first(), times.get(times.len() / 2)].map(|time| time.copied().unwrap_or_default())
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.3} s", time.as_secs_f64())
+fn run_objdump(path: &Path) -> anyhow::Result<Cost> {
+    let mut command = Command::new("objdump");
+    command.args(["-d", "--no-show-raw-insn"]).arg(path).stdout(Stdio::null());
+    Ok(timed(&mut command)?.0)
 }
 
 #[cfg(test)]
@@ -233,8 +257,19 @@ mod tests {
     }
 
     #[test]
-    fn median_is_the_middle_one() {
-        let mut times = [5, 1, 9].map(Duration::from_secs);
-        assert_eq!(best_and_median(&mut times), [1, 5].map(Duration::from_secs));
+    fn a_process_that_fails_is_an_error_with_its_message() {
+        let (_, output) = timed(Command::new("sh").args(["-c", "echo fine"])).unwrap();
+        assert_eq!(output.stdout, b"fine\n");
+        let failure = timed(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
+        assert!(failure.contains("why"), "{failure}");
+    }
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        let mut timings = Timings::default();
+        for (elapsed, cpu) in [(5, 7), (1, 6), (9, 8)] {
+            timings.add(Cost { elapsed: Duration::from_secs(elapsed), cpu: Duration::from_secs(cpu) });
+        }
+        assert_eq!(timings.best_median_cpu(), [1, 5, 6].map(Duration::from_secs));
     }
 }

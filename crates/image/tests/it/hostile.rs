@@ -60,7 +60,6 @@ impl Random {
 const NASTY: [u64; 8] = [0, 1, u64::MAX, i64::MAX as u64, 1 << 63, 0xffff_ffff, 0x8000_0000, 64];
 
 fn damage(data: &mut Vec<u8>, random: &mut Random) {
-    let header_fields = 0..64;
     for _ in 0..=random.below(8) {
         let len = data.len();
         if len < 128 {
@@ -73,7 +72,8 @@ fn damage(data: &mut Vec<u8>, random: &mut Random) {
                 data[at] ^= 1 << random.below(8);
             }
             2 => {
-                let at = 16 + random.below(header_fields.end - 24);
+                // A field of the file header.
+                let at = 16 + random.below(40);
                 data[at..at + 2].copy_from_slice(&random.next().to_le_bytes()[..2]);
             }
             3 => {
