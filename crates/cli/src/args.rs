@@ -24,8 +24,8 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  strobe inspect /usr/bin/gzip                  what the program contains, and how much of it is understood
-  strobe inspect /usr/bin/gzip -f main          one function: blocks, edges, loops, live registers, paths
+  strobe inspect /usr/bin/gzip                  what the program contains
+  strobe inspect /usr/bin/gzip -f main          one function: blocks, loops, paths
   strobe inspect ./a.out -f 0x1139 --path 3     the blocks and source lines of one path
   strobe inspect ./a.out -f main --dot | dot -Tsvg > main.svg
   strobe dump cfg /usr/bin/gzip | grep jump-table";
@@ -55,6 +55,10 @@ struct InspectArgs {
 
     #[command(flatten)]
     numbering: NumberingArgs,
+
+    /// Check every graph and numbering against its invariants
+    #[arg(long, conflicts_with = "function")]
+    verify: bool,
 
     /// AT&T syntax instead of Intel
     #[arg(long, requires = "function")]
@@ -98,7 +102,7 @@ struct DumpArgs {
 const DUMP_EXAMPLES: &str = "\
 Examples:
   strobe dump image /usr/bin/gzip | grep ^problem
-  strobe dump cfg /usr/bin/gzip | grep ' unresolved '
+  strobe dump cfg /usr/bin/gzip | grep unresolved
   strobe dump paths ./a.out -f main";
 
 #[derive(Debug, ClapArgs)]
@@ -159,6 +163,7 @@ impl InspectArgs {
             module: self.module.into_props(),
             function: self.function.as_deref().map(FunctionSelector::parse),
             path: self.path,
+            verify: self.verify,
             numbering: self.numbering.into_props(),
             syntax: if self.att { Syntax::Att } else { Syntax::Intel },
             view,

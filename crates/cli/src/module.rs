@@ -1,5 +1,6 @@
 //! A program or library, read and analyzed.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ impl Files {
         Ok(Files { binary, debug, alternate, read_time: started.elapsed(), path })
     }
 
-    /// The debug files that were found.
+    /// The debug files that were found; a wrong one is a fault of [`Files::parse`].
     pub fn debug_files(&self) -> impl Iterator<Item = &DebugFile> {
         self.debug.iter().chain(&self.alternate)
     }
@@ -91,9 +92,13 @@ impl<'f> Module<'f> {
     }
 
     /// Applies `work` to every function, on all threads, and notes how long that took.
-    pub fn map_functions<R: Send>(&mut self, stage: &'static str, work: impl Fn(&FunctionFlow) -> R + Sync) -> Vec<R> {
+    pub fn map_functions<R: Send>(
+        &mut self,
+        stage: &'static str,
+        work: impl Fn(&Image<'f>, &FunctionFlow) -> R + Sync,
+    ) -> Vec<R> {
         let started = Instant::now();
-        let results = self.threads.map(&self.flow.functions, work);
+        let results = self.threads.map(&self.flow.functions, |function| work(&self.image, function));
         self.stages.push((stage, started.elapsed()));
         results
     }
@@ -109,18 +114,23 @@ impl<'f> Module<'f> {
             return Some(format!("{}@got", image::demangle(import)));
         }
         if let Some(function) = self.flow.function_at(at) {
-            return Some(with_distance(self.name(function), at - function.entry));
+            return Some(with_distance(self.name(function), function.entry, at));
         }
         let symbols = self.image.symbols();
         let before = &symbols[..symbols.partition_point(|symbol| symbol.address <= at)];
         let last = before.last()?;
         let first_named = before.partition_point(|symbol| symbol.address < last.address);
         let symbol = &before[first_named];
-        let distance = at - symbol.address;
-        (distance == 0 || distance < symbol.size).then(|| with_distance(image::demangle(&symbol.name), distance))
+        let is_inside = at == symbol.address || at - symbol.address < symbol.size;
+        is_inside.then(|| with_distance(image::demangle(&symbol.name), symbol.address, at))
     }
 }
 
-fn with_distance(name: String, distance: u64) -> String {
-    if distance == 0 { name } else { format!("{name}+{distance:#x}") }
+/// Split-off parts of a function can lie before its start.
+fn with_distance(name: String, start: Svma, at: Svma) -> String {
+    match at.cmp(&start) {
+        Ordering::Less => format!("{name}-{:#x}", start - at),
+        Ordering::Equal => name,
+        Ordering::Greater => format!("{name}+{:#x}", at - start),
+    }
 }

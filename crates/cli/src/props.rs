@@ -23,6 +23,8 @@ pub struct InspectProps {
     pub function: Option<FunctionSelector>,
     /// Only with a function.
     pub path: Option<u64>,
+    /// Only without one.
+    pub verify: bool,
     pub numbering: NumberingProps,
     pub syntax: Syntax,
     pub view: View,

@@ -168,7 +168,7 @@ impl Block {
 pub(crate) trait Surroundings {
     /// Whether control comes back after this call.
     fn returns(&self, call: &Instruction) -> bool;
-    /// Kind of the edge of a direct jump that leaves the function.
+    /// Kind of the edge of a direct jump, or of a fall-through, that leaves the function.
     fn exit_kind(&self, jump: &Instruction, target: Svma) -> EdgeKind;
     /// Edges of an indirect jump.
     fn indirect(&self, jump: &Instruction) -> IndirectEdges<'_>;
@@ -205,8 +205,9 @@ pub(crate) fn build(listing: &Listing<'_>, entries: &[(Svma, EntryKind)], surrou
         .iter()
         .filter_map(|&(at, kind)| Some((BlockId(block_of[listing.at(at)? as usize]), kind)))
         .collect();
-    let (entries, entry_kinds) = complete_entries(blocks.len(), &edges, &known);
-    Cfg { graph: Digraph::new(blocks.len(), edges, entries), blocks, edges: facts, entry_kinds }
+    let shape = Digraph::new(blocks.len(), edges, Vec::new());
+    let (entries, entry_kinds) = complete_entries(&shape, &known);
+    Cfg { graph: shape.with_entries(entries), blocks, edges: facts, entry_kinds }
 }
 
 /// Marks the first instruction of every block, and classifies every instruction.
@@ -291,14 +292,14 @@ impl Builder<'_, '_> {
         let insn = last.map(|last| *self.listing.get(last)).unwrap_or_default();
         let next = block.range.end;
         match block.transfer {
-            Transfer::Next => self.flow(from, next, EdgeKind::FallThrough),
+            Transfer::Next => self.go(from, &insn, next, EdgeKind::FallThrough),
             Transfer::Branch(target) => {
                 if target != next {
-                    self.flow(from, next, EdgeKind::FallThrough);
+                    self.go(from, &insn, next, EdgeKind::FallThrough);
                 }
-                self.jump(from, &insn, target);
+                self.go(from, &insn, target, EdgeKind::Taken);
             }
-            Transfer::Jump(target) => self.jump(from, &insn, target),
+            Transfer::Jump(target) => self.go(from, &insn, target, EdgeKind::Taken),
             Transfer::Call(_) | Transfer::IndirectCall if self.surroundings.returns(&insn) => {
                 self.flow(from, next, EdgeKind::Call);
             }
@@ -316,9 +317,10 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn jump(&mut self, from: BlockId, insn: &Instruction, target: Svma) {
+    /// An edge to `target`, in the function or out of it.
+    fn go(&mut self, from: BlockId, insn: &Instruction, target: Svma, kind: EdgeKind) {
         if self.listing.covers(target) {
-            self.flow(from, target, EdgeKind::Taken);
+            self.flow(from, target, kind);
         } else {
             self.exit(from, self.surroundings.exit_kind(insn, target), Some(target));
         }
@@ -345,15 +347,10 @@ impl Builder<'_, '_> {
 
 /// Adds, as unknown entries, blocks that the known entries do not reach: the first unreached block by address, then what that
 /// does not reach, and so on.
-fn complete_entries(
-    n_blocks: usize,
-    edges: &[Edge],
-    known: &[(BlockId, EntryKind)],
-) -> (Vec<BlockId>, Vec<EntryKind>) {
-    let shape = Digraph::new(n_blocks, edges.to_vec(), Vec::new());
+fn complete_entries(shape: &Digraph, known: &[(BlockId, EntryKind)]) -> (Vec<BlockId>, Vec<EntryKind>) {
     let mut entries = Vec::new();
     let mut kinds = Vec::new();
-    let mut is_entry = vec![false; n_blocks];
+    let mut is_entry = vec![false; shape.n_blocks()];
     for &(block, kind) in known {
         if !std::mem::replace(&mut is_entry[block.index()], true) {
             entries.push(block);

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use image::{Image, Svma};
+use rustc_hash::FxHashMap;
 
 use crate::cfg::EdgeKind;
 use crate::function::FunctionFlow;
@@ -33,19 +34,16 @@ pub(crate) fn settle(image: &Image<'_>, functions: &mut [FunctionFlow], owner: i
 
 /// What the liveness of all functions demands of each; functions of which nothing unusual is demanded are left out.
 fn demands(functions: &[FunctionFlow], owner: &impl Fn(Svma) -> Option<usize>) -> BTreeMap<usize, FlagConventions> {
-    let at_entry = |target: Svma| {
-        let function = &functions[owner(target)?];
-        let block = function.cfg.block_at(target)?;
-        Some(function.liveness.live_in(block) & LiveSet::ARITHMETIC_FLAGS).filter(|flags| !flags.is_empty())
-    };
+    let at_entries: FxHashMap<Svma, LiveSet> = functions.iter().flat_map(flags_at_entries).collect();
     let mut demands: BTreeMap<usize, FlagConventions> = BTreeMap::new();
     for (caller, function) in functions.iter().enumerate() {
         for (target, after) in callees(function) {
-            let flags = target.and_then(at_entry);
-            if let (Some(target), Some(flags)) = (target, flags) {
+            if let Some(&flags) = at_entries.get(&target) {
                 demands.entry(caller).or_default().at_calls.insert(target, flags);
             }
-            if let Some(callee) = target.and_then(owner).filter(|_| !after.is_empty()) {
+            if !after.is_empty()
+                && let Some(callee) = owner(target)
+            {
                 let at_return = &mut demands.entry(callee).or_default().at_return;
                 *at_return = *at_return | after;
             }
@@ -54,18 +52,23 @@ fn demands(functions: &[FunctionFlow], owner: &impl Fn(Svma) -> Option<usize>) -
     demands
 }
 
-/// Calls and tail calls of a function: the target, if it is known, and the flags that are live afterwards.
-fn callees(function: &FunctionFlow) -> impl Iterator<Item = (Option<Svma>, LiveSet)> {
+/// Entries of a function at which it expects flags.
+fn flags_at_entries(function: &FunctionFlow) -> impl Iterator<Item = (Svma, LiveSet)> {
     let FunctionFlow { cfg, liveness, .. } = function;
-    let calls = cfg.graph.blocks().filter(|&block| cfg.block(block).transfer.is_call()).map(|block| {
-        let target = match cfg.block(block).transfer {
-            Transfer::Call(target) => Some(target),
-            _ => None,
-        };
+    let entries = cfg.graph.entries().iter();
+    let flags = entries.map(|&entry| (cfg.block(entry).range.start, liveness.live_in(entry) & LiveSet::ARITHMETIC_FLAGS));
+    flags.filter(|(_, flags)| !flags.is_empty())
+}
+
+/// Targets of the direct calls and tail calls of a function, with the flags that are live afterwards.
+fn callees(function: &FunctionFlow) -> impl Iterator<Item = (Svma, LiveSet)> {
+    let FunctionFlow { cfg, liveness, .. } = function;
+    let calls = cfg.graph.blocks().filter_map(|block| {
+        let Transfer::Call(target) = cfg.block(block).transfer else { return None };
         let after = cfg.graph.successors(block).fold(LiveSet::NONE, |live, next| live | liveness.live_in(next));
-        (target, after & LiveSet::ARITHMETIC_FLAGS)
+        Some((target, after & LiveSet::ARITHMETIC_FLAGS))
     });
     let at_return = liveness.conventions().at_return;
-    let tail_calls = cfg.edges.iter().filter(|edge| edge.kind == EdgeKind::TailCall);
-    calls.chain(tail_calls.map(move |edge| (edge.target, at_return)))
+    let tail_calls = cfg.edges.iter().filter(|edge| edge.kind == EdgeKind::TailCall).filter_map(|edge| edge.target);
+    calls.chain(tail_calls.map(move |target| (target, at_return)))
 }

@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use iced_x86::{Instruction, OpKind};
 use image::{Image, Sources, Svma, SvmaRange};
 
-use crate::cfg::{self, Cfg, EdgeKind, EntryKind, IndirectEdges, Surroundings};
+use crate::cfg::{self, Block, Cfg, EdgeKind, EntryKind, IndirectEdges, Surroundings};
 use crate::graph::BlockId;
 use crate::grouping::Groups;
-use crate::indirect::{IndirectJump, Resolution};
+use crate::indirect::{IndirectJump, JumpTable, Resolution};
 use crate::listing::Listing;
-use crate::liveness::{FlagConventions, Liveness};
+use crate::liveness::{Effect, Effects, FlagConventions, Liveness};
 use crate::loops::Loops;
 use crate::noreturn::{self, constant_slot};
 use crate::order::Order;
@@ -81,7 +81,7 @@ impl FunctionFlow {
     /// Whether every indirect jump is resolved, so that the graph is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        !self.indirect_jumps.iter().any(|jump| matches!(jump.resolution, Resolution::Unresolved(_)))
+        self.indirect_jumps.iter().all(IndirectJump::is_resolved)
     }
 
     /// Whether `at` lies in one of the parts.
@@ -101,6 +101,9 @@ pub(crate) struct Knowledge<'a, 'data> {
     pub returns: &'a [bool],
 }
 
+/// Rounds of resolving jumps and exploring what they lead to. Nested switches need one for each level.
+const MAX_ROUNDS: u32 = 12;
+
 /// The outcome of analysing one function.
 #[derive(Debug)]
 pub(crate) struct Analyzed {
@@ -113,18 +116,11 @@ pub(crate) fn analyze(knowledge: &Knowledge<'_, '_>, parts: &[PieceId]) -> Analy
     let mut work = Work::new(knowledge, parts);
     work.listing.explore(work.entries.iter().map(|&(at, _)| at), &|call| knowledge.returns(call));
     let mut cfg = work.resolve_jumps();
-    let tables: Vec<SvmaRange> = work.jumps.values().flat_map(table_data).copied().collect();
+    let tables: Vec<SvmaRange> = work.tables().flat_map(|table| &table.data).copied().collect();
     if !work.listing.fill_gaps(&tables, &|call| knowledge.returns(call)).is_empty() {
         cfg = work.resolve_jumps();
     }
     work.finish(cfg)
-}
-
-fn table_data(resolution: &Resolution) -> &[SvmaRange] {
-    match resolution {
-        Resolution::Table(table) => &table.data,
-        _ => &[],
-    }
 }
 
 struct Work<'a, 'data> {
@@ -167,37 +163,32 @@ impl<'a, 'data> Work<'a, 'data> {
 
     /// Resolves indirect jumps until no new code turns up, and returns the graph.
     fn resolve_jumps(&mut self) -> Cfg {
-        loop {
+        for _ in 0..MAX_ROUNDS {
             let cfg = cfg::build(&self.listing, &self.entries, self);
-            let open: Vec<BlockId> = cfg
-                .graph
-                .blocks()
-                .filter(|&id| cfg.block(id).transfer == Transfer::IndirectJump)
-                .filter(|&id| !matches!(self.jumps.get(&cfg.block(id).last()), Some(Resolution::Table(_))))
-                .collect();
-            let found = self.resolve(&cfg, &open);
-            let targets: Vec<Svma> = found
-                .iter()
-                .filter_map(|(_, resolution)| match resolution {
-                    Resolution::Table(table) => Some(&table.targets),
-                    _ => None,
-                })
-                .flatten()
-                .copied()
-                .collect();
-            self.jumps.extend(found);
-            if targets.is_empty() {
-                return cfg::build(&self.listing, &self.entries, self);
+            let found = self.resolve(&cfg);
+            if found.iter().all(|(at, resolution)| self.jumps.get(at) == Some(resolution)) {
+                return cfg;
             }
+            self.jumps.extend(found);
             self.named_data.take();
+            let targets: Vec<Svma> = self.tables().flat_map(|table| &table.targets).copied().collect();
             self.listing.explore(targets, &|call| self.knowledge.returns(call));
         }
+        cfg::build(&self.listing, &self.entries, self)
     }
 
-    fn resolve(&self, cfg: &Cfg, open: &[BlockId]) -> Vec<(Svma, Resolution)> {
+    fn tables(&self) -> impl Iterator<Item = &JumpTable> {
+        self.jumps.values().filter_map(|resolution| match resolution {
+            Resolution::Table(table) => Some(table),
+            _ => None,
+        })
+    }
+
+    /// Resolves every indirect jump of the graph, those resolved before included: code found since may bring other values.
+    fn resolve(&self, cfg: &Cfg) -> Vec<(Svma, Resolution)> {
         let mut interpretation = OnceCell::new();
-        let mut found = Vec::with_capacity(open.len());
-        for &block in open {
+        let mut found = Vec::new();
+        for block in cfg.graph.blocks().filter(|&id| cfg.block(id).transfer == Transfer::IndirectJump) {
             let at = cfg.block(block).last();
             let Some(insn) = self.listing.at(at).map(|index| self.listing.get(index)) else { continue };
             let resolution = match self.resolve_slot(insn) {
@@ -245,13 +236,14 @@ impl<'a, 'data> Work<'a, 'data> {
     }
 
     fn finish(self, cfg: Cfg) -> Analyzed {
-        let Knowledge { image, pieces, returns, .. } = *self.knowledge;
+        let Knowledge { pieces, returns, .. } = *self.knowledge;
         let head = pieces.get(self.parts[0]);
         let order = Order::new(&cfg.graph);
         let loops = Loops::new(&cfg.graph, &order);
-        let liveness = Liveness::new(image, &cfg, &order, FlagConventions::default());
+        let liveness = Liveness::from_effects(&self.effects(&cfg), &cfg, &order, FlagConventions::default());
         let indirect_jumps: Vec<IndirectJump> =
             self.jumps.iter().map(|(&at, resolution)| IndirectJump { at, resolution: resolution.clone() }).collect();
+        let is_complete = indirect_jumps.iter().all(IndirectJump::is_resolved);
         let absorbs = self.absorbed();
         let flow = FunctionFlow {
             entry: head.range.start,
@@ -259,7 +251,7 @@ impl<'a, 'data> Work<'a, 'data> {
             sources: head.sources,
             called: head.called,
             address_taken: head.address_taken,
-            returns: noreturn::can_return(&cfg, pieces, returns),
+            returns: noreturn::can_return(&cfg, is_complete, pieces, returns),
             calls: calls(&self.listing),
             indirect_jumps,
             n_insns: self.listing.len() as u32,
@@ -272,14 +264,25 @@ impl<'a, 'data> Work<'a, 'data> {
         Analyzed { flow, absorbs }
     }
 
+    /// What each block needs and overwrites.
+    fn effects(&self, cfg: &Cfg) -> Vec<Effect> {
+        let mut effects = Effects::default();
+        let mut of_block = |block: &Block| {
+            let mut at = block.range.start;
+            let mut total = Effect::default();
+            while let Some(insn) = self.listing.at(at).map(|index| self.listing.get(index)).filter(|_| at < block.range.end) {
+                total = total.then(effects.of(insn));
+                at = Svma(insn.next_ip());
+            }
+            total
+        };
+        cfg.blocks.iter().map(&mut of_block).collect()
+    }
+
     /// Pieces of no other function that the function's jump tables lead to.
     fn absorbed(&self) -> Vec<PieceId> {
         let pieces = self.knowledge.pieces;
-        let targets = self.jumps.values().filter_map(|resolution| match resolution {
-            Resolution::Table(table) => Some(&table.targets),
-            _ => None,
-        });
-        let outside = targets.flatten().filter(|&&target| !self.listing.covers(target));
+        let outside = self.tables().flat_map(|table| &table.targets).filter(|&&target| !self.listing.covers(target));
         let mut absorbed: Vec<PieceId> =
             outside.filter_map(|&target| pieces.find(target)).filter(|&id| !pieces.get(id).anchored).collect();
         absorbed.sort_unstable();
@@ -302,8 +305,11 @@ impl Surroundings for Work<'_, '_> {
         self.knowledge.returns(call)
     }
 
-    fn exit_kind(&self, jump: &Instruction, _target: Svma) -> EdgeKind {
-        match self.heights().at_entry(Svma(jump.ip())) {
+    fn exit_kind(&self, last: &Instruction, target: Svma) -> EdgeKind {
+        if self.knowledge.pieces.find(target).is_none() {
+            return EdgeKind::Trap;
+        }
+        match self.heights().at_entry(Svma(last.ip())) {
             Some(false) => EdgeKind::Unresolved,
             _ => EdgeKind::TailCall,
         }
@@ -330,6 +336,10 @@ impl Surface for Work<'_, '_> {
 
     fn is_code(&self, target: Svma) -> bool {
         self.knowledge.pieces.find(target).is_some()
+    }
+
+    fn is_end(&self, target: Svma) -> bool {
+        self.parts.iter().any(|&part| self.knowledge.pieces.get(part).range.end == target)
     }
 
     fn at_entry_height(&self, at: Svma) -> Option<bool> {

@@ -93,6 +93,19 @@ impl Digraph {
         Digraph { edges, first_out, first_in, in_edges, entries, is_entry }
     }
 
+    /// The same graph with other entries.
+    ///
+    /// # Panics
+    /// If an entry names a block that does not exist.
+    #[must_use]
+    pub fn with_entries(mut self, entries: Vec<BlockId>) -> Digraph {
+        assert!(entries.iter().all(|entry| entry.index() < self.n_blocks()), "entry out of range");
+        self.is_entry.fill(false);
+        entries.iter().for_each(|entry| self.is_entry[entry.index()] = true);
+        self.entries = entries;
+        self
+    }
+
     /// Number of blocks.
     #[must_use]
     pub fn n_blocks(&self) -> usize {

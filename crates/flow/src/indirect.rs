@@ -13,6 +13,14 @@ pub struct IndirectJump {
     pub resolution: Resolution,
 }
 
+impl IndirectJump {
+    /// Whether it is known where the jump goes.
+    #[must_use]
+    pub fn is_resolved(&self) -> bool {
+        !matches!(self.resolution, Resolution::Unresolved(_))
+    }
+}
+
 /// Where an indirect jump goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {

@@ -262,11 +262,13 @@ impl Liveness {
     #[must_use]
     pub fn new(image: &Image<'_>, cfg: &Cfg, order: &Order, conventions: FlagConventions) -> Liveness {
         let mut effects = Effects::default();
-        let of_blocks: Vec<Effect> = cfg
-            .graph
-            .blocks()
-            .map(|id| cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn))))
-            .collect();
+        let of_block = |id| cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn)));
+        let of_blocks: Vec<Effect> = cfg.graph.blocks().map(of_block).collect();
+        Liveness::from_effects(&of_blocks, cfg, order, conventions)
+    }
+
+    /// The same, from the effects of blocks.
+    pub(crate) fn from_effects(of_blocks: &[Effect], cfg: &Cfg, order: &Order, conventions: FlagConventions) -> Liveness {
         let mut this = Liveness { live_in: vec![LiveSet::NONE; cfg.blocks.len()], conventions };
         loop {
             let mut changed = false;

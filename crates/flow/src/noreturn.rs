@@ -27,7 +27,7 @@ pub(crate) fn returning(image: &Image<'_>, pieces: &Pieces, scouted: &[Scouted])
     let mut returns = vec![false; pieces.len()];
     let mut pending: Vec<PieceId> = pieces.ids().collect();
     while let Some(id) = pending.pop() {
-        if !returns[id.index()] && !never[id.index()] && graphs[id.index()].returns(&scouted[id.index()].cfg, &returns) {
+        if !returns[id.index()] && !never[id.index()] && graphs[id.index()].returns(&scouted[id.index()].cfg, |_| true, &returns) {
             returns[id.index()] = true;
             pending.extend(&dependents[id.index()]);
         }
@@ -35,9 +35,10 @@ pub(crate) fn returning(image: &Image<'_>, pieces: &Pieces, scouted: &[Scouted])
     returns
 }
 
-/// Whether the function that a graph describes can return, given which pieces do.
-pub(crate) fn can_return(cfg: &Cfg, pieces: &Pieces, returns: &[bool]) -> bool {
-    ReturnGraph::new(cfg, pieces).returns(cfg, returns)
+/// Whether a whole function can return, given which pieces do. Code that no known flow reaches counts only where `is_complete`
+/// does not hold.
+pub(crate) fn can_return(cfg: &Cfg, is_complete: bool, pieces: &Pieces, returns: &[bool]) -> bool {
+    ReturnGraph::new(cfg, pieces).returns(cfg, |kind| kind != EntryKind::Unknown || !is_complete, returns)
 }
 
 /// What a piece's return depends on, with targets looked up once.
@@ -72,11 +73,11 @@ impl ReturnGraph {
         self.callees.iter().chain(&self.exits).filter_map(|&piece| piece)
     }
 
-    fn returns(&self, cfg: &Cfg, returns: &[bool]) -> bool {
+    fn returns(&self, cfg: &Cfg, counts: impl Fn(EntryKind) -> bool, returns: &[bool]) -> bool {
         let mut reached = vec![false; cfg.blocks.len()];
         let entries = cfg.graph.entries().iter().zip(&cfg.entry_kinds);
         let mut pending: Vec<BlockId> =
-            entries.filter(|&(_, &kind)| kind != EntryKind::Unknown).map(|(&block, _)| block).collect();
+            entries.filter(|&(_, &kind)| counts(kind)).map(|(&block, _)| block).collect();
         while let Some(block) = pending.pop() {
             if std::mem::replace(&mut reached[block.index()], true) {
                 continue;

@@ -25,7 +25,7 @@ pub(crate) struct Scouted {
     pub pointers: Vec<Svma>,
 }
 
-/// A direct jump out of a piece.
+/// A direct jump, or a fall-through, out of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exit {
     pub at: Svma,
@@ -71,6 +71,11 @@ impl Scouted {
             }
             Transfer::Next if reached => self.pointers.extend(code_pointer(image, insn)),
             _ => {}
+        }
+        // Hand-written code runs on past the end of its unwind entry.
+        let next = Svma(insn.next_ip());
+        if matches!(Transfer::of(insn), Transfer::Next | Transfer::Branch(_)) && !listing.covers(next) {
+            self.exits.push(Exit { at: Svma(insn.ip()), target: next, reached });
         }
     }
 }

@@ -124,13 +124,15 @@ fn verify_edges(function: &FunctionFlow, id: BlockId) -> Result<(), CfgFault> {
     let leaves = |kinds: &[EdgeKind]| edges.iter().any(|&(to, facts)| to.is_none() && kinds.contains(&facts.kind));
     // Where nothing could be decoded at the target, the edge is a trap.
     let flows = |kind, target| stays(kind, target) || leaves(&[EdgeKind::Trap]);
-    let jumps = |target| flows(EdgeKind::Taken, target) || leaves(&[EdgeKind::TailCall, EdgeKind::Unresolved]);
+    let goes = |kind, target| flows(kind, target) || leaves(&[EdgeKind::TailCall, EdgeKind::Unresolved]);
     let next = block.range.end;
     let is_right = match block.transfer {
-        Transfer::Next => edges.len() == 1 && flows(EdgeKind::FallThrough, next),
-        Transfer::Jump(target) => edges.len() == 1 && jumps(target),
-        Transfer::Branch(target) if target == next => edges.len() == 1 && jumps(target),
-        Transfer::Branch(target) => edges.len() == 2 && flows(EdgeKind::FallThrough, next) && jumps(target),
+        Transfer::Next => edges.len() == 1 && goes(EdgeKind::FallThrough, next),
+        Transfer::Jump(target) => edges.len() == 1 && goes(EdgeKind::Taken, target),
+        Transfer::Branch(target) if target == next => edges.len() == 1 && goes(EdgeKind::Taken, target),
+        Transfer::Branch(target) => {
+            edges.len() == 2 && goes(EdgeKind::FallThrough, next) && goes(EdgeKind::Taken, target)
+        }
         Transfer::Call(_) | Transfer::IndirectCall => edges.len() == 1 && flows(EdgeKind::Call, next),
         Transfer::Return => edges.len() == 1 && leaves(&[EdgeKind::Return]),
         Transfer::Trap => edges.len() == 1 && leaves(&[EdgeKind::Trap]),

@@ -4,7 +4,7 @@ mod dot;
 mod function_text;
 mod module_text;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
@@ -18,17 +18,9 @@ use crate::report::{FunctionReport, ModuleReport, Numbering};
 pub fn run(props: &InspectProps, out: &mut impl Write) -> Result<()> {
     let progress = Progress::new();
     let files = Files::read(&props.module, &progress)?;
-    let mut module = Module::analyze(&files, &props.module, &progress)?;
+    let module = Module::analyze(&files, &props.module, &progress)?;
     match &props.function {
-        None => {
-            progress.show("numbering paths");
-            let report = ModuleReport::new(&mut module, props.numbering);
-            drop(progress);
-            match props.view {
-                View::Json => json(&report, out),
-                View::Text | View::Dot => Ok(module_text::print(&report, out)?),
-            }
-        }
+        None => inspect_module(module, progress, props, out),
         Some(selector) => {
             let report = function_report(&module, selector, props)?;
             drop(progress);
@@ -38,6 +30,28 @@ pub fn run(props: &InspectProps, out: &mut impl Write) -> Result<()> {
                 View::Text if report.path.is_some() => Ok(function_text::print_path(&report, out)?),
                 View::Text => Ok(function_text::print(&report, out)?),
             }
+        }
+    }
+}
+
+fn inspect_module(
+    mut module: Module<'_>,
+    progress: Progress,
+    props: &InspectProps,
+    out: &mut impl Write,
+) -> Result<()> {
+    progress.show("numbering paths");
+    let report = ModuleReport::new(&mut module, props.numbering, props.verify);
+    drop(progress);
+    match props.view {
+        View::Json => json(&report, out)?,
+        View::Text | View::Dot => module_text::print(&report, out)?,
+    }
+    match report.faults.as_ref().map_or(0, Vec::len) {
+        0 => Ok(()),
+        n => {
+            out.flush()?;
+            Err(anyhow!("{}: {n} functions break invariants; this is a bug in strobe, please report it", report.file))
         }
     }
 }
@@ -56,7 +70,8 @@ fn function_report(module: &Module<'_>, selector: &FunctionSelector, props: &Ins
 }
 
 fn json(report: &impl Serialize, out: &mut impl Write) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *out, report)?;
+    // As an `io::Error`, so that a closed pipe is recognized.
+    serde_json::to_writer_pretty(&mut *out, report).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(())
 }

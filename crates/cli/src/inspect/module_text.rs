@@ -40,6 +40,12 @@ pub fn print(report: &ModuleReport, out: &mut impl Write) -> io::Result<()> {
     for problem in &report.problems {
         table.warning("problem", &problem.text)?;
     }
+    if let Some(faults) = &report.faults {
+        table.row("verified", format!("all functions, {} with faults", thousands(faults.len() as u64)))?;
+        for fault in faults {
+            table.warning("  fault", format!("{} {}", fault.function.0, fault.text))?;
+        }
+    }
     Ok(())
 }
 

@@ -6,10 +6,12 @@
 mod function;
 mod module;
 mod numbering;
+mod verification;
 
 pub use function::{BlockReport, EdgeReport, FunctionReport};
 pub use module::{ModuleReport, PathBucket};
 pub use numbering::{Numbering, PathReport, PathsReport};
+pub use verification::Fault;
 
 use image::{SourceFrame, Svma, SvmaRange};
 use serde::{Serialize, Serializer};

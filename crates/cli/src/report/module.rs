@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::module::Module;
 use crate::props::NumberingProps;
-use crate::report::{Address, Count, Numbering, SCHEMA};
+use crate::report::{Address, Count, Fault, Numbering, SCHEMA};
 
 #[derive(Debug, Serialize)]
 pub struct ModuleReport {
@@ -22,7 +22,7 @@ pub struct ModuleReport {
     pub is_static: bool,
     pub build_id: Option<String>,
     pub entry: Option<Address>,
-    /// Separate debug files that were used.
+    /// Separate debug files that were read; what is wrong with one is a problem.
     pub debug_files: Vec<String>,
     pub functions: FunctionCounts,
     pub code: CodeCounts,
@@ -32,6 +32,8 @@ pub struct ModuleReport {
     pub calls: CallCounts,
     pub paths: PathCounts,
     pub problems: Vec<ProblemReport>,
+    /// Functions whose graph or numbering is wrong; `None` if that was not checked.
+    pub faults: Option<Vec<Fault>>,
     pub threads: usize,
     pub stages: Vec<Stage>,
     pub function_list: Vec<FunctionSummary>,
@@ -145,8 +147,12 @@ struct Numbered {
 }
 
 impl ModuleReport {
-    pub fn new(module: &mut Module<'_>, props: NumberingProps) -> ModuleReport {
-        let numbered = module.map_functions("number", |function| Numbered::new(function, props));
+    pub fn new(module: &mut Module<'_>, props: NumberingProps, verify: bool) -> ModuleReport {
+        let numbered = module.map_functions("number", |_, function| Numbered::new(function, props));
+        let faults = verify.then(|| {
+            let found = module.map_functions("verify", |image, function| Fault::find(image, function, props));
+            found.into_iter().flatten().collect()
+        });
         let module = &*module;
         let image = &module.image;
         ModuleReport {
@@ -170,6 +176,7 @@ impl ModuleReport {
             calls: CallCounts::new(module),
             paths: PathCounts::new(&numbered),
             problems: problems(module),
+            faults,
             threads: module.threads.0.get(),
             stages: module.stages.iter().map(Stage::new).collect(),
             function_list: summaries(module, &numbered),

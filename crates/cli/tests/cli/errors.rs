@@ -150,17 +150,20 @@ fn wrong_usage_exits_with_2() {
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
     let workshop = Workshop::new();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_strobe"))
-        .args(["dump", "cfg", &workshop.large()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("strobe starts");
-    let mut first = [0; 16];
-    child.stdout.take().expect("a pipe").read_exact(&mut first).expect("some output");
-    let output = child.wait_with_output().expect("strobe ends");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    assert_eq!(output.status.code(), Some(0));
+    let program = workshop.large();
+    for arguments in [["dump", "cfg", &program], ["inspect", "--json", &program]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_strobe"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strobe starts");
+        let mut first = [0; 16];
+        child.stdout.take().expect("a pipe").read_exact(&mut first).expect("some output");
+        let output = child.wait_with_output().expect("strobe ends");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    }
 }
 
 #[test]

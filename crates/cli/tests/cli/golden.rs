@@ -19,7 +19,7 @@ fn check(golden: &str, arguments: &[&str]) {
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     let differing = expected.lines().zip(actual.lines()).position(|(expected, actual)| expected != actual);
-    let line = differing.map_or_else(|| expected.lines().count().min(actual.lines().count()), |line| line) + 1;
+    let line = differing.unwrap_or_else(|| expected.lines().count().min(actual.lines().count())) + 1;
     assert!(expected == actual, "tests/golden/{golden}:{line} differs; got:\n{actual}");
 }
 
@@ -70,6 +70,17 @@ fn module_table_without_times() {
     assert_eq!(row("loops "), Some("1, 0 irreducible, at most 1 deep"));
     assert_eq!(row("indirect jumps "), Some("1: 1 jump tables (4 entries), 0 tail calls, 0 unresolved"));
     assert!(row("time ").is_some_and(|times| times.ends_with("(1 thread)")), "{table}");
+}
+
+#[test]
+fn every_graph_and_numbering_is_sound() {
+    let workshop = Workshop::new();
+    for numbering in [["back-edges", "classic"], ["headers", "smart"]] {
+        let options = ["--verify", "--truncation", numbering[0], "--order", numbering[1]];
+        let table = stdout(&[&["inspect", &workshop.large()][..], &options].concat());
+        let verified = table.lines().find(|line| line.starts_with("verified "));
+        assert_eq!(verified, Some("verified        all functions, 0 with faults"));
+    }
 }
 
 #[test]

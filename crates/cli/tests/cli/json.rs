@@ -81,6 +81,7 @@ fn module_fields_are_documented() {
     let row = serde_json::json!([{"what": "reason", "count": 1}]);
     values[0]["indirect_jumps"]["unresolved_by_reason"] = row;
     values[0]["debug_files"] = serde_json::json!(["a.debug"]);
+    values[0]["faults"] = serde_json::json!([{"function": "0x0", "text": "fault"}]);
     check("Module", &values);
 }
 

@@ -31,7 +31,6 @@ impl<'a, 'data> Interpreter<'a, 'data> {
 
     /// Executes one instruction. Jumps have no effect; what a branch implies is [`refine`]'s business.
     pub fn step(&mut self, state: &mut State, insn: &Instruction) {
-        self.forget_bounds_of(state, insn.ip());
         let bits = operand_bits(insn);
         match insn.mnemonic() {
             Mnemonic::Mov | Mnemonic::Movzx if !insn.op0_register().is_segment_register() => {
@@ -182,13 +181,10 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         match insn.op0_kind() {
             OpKind::Register => {
                 let register = insn.op0_register();
-                match (register_number(register), register.size()) {
-                    (Some(number), 8) if value.is_some() => {
-                        state.registers[usize::from(number)] = value.unwrap_or_else(|| self.opaque(insn.ip(), number));
-                    }
-                    (Some(number), 4) if value.is_some() => {
-                        let value = value.map(|value| self.values.zext(value, 32));
-                        state.registers[usize::from(number)] = value.unwrap_or_else(|| self.opaque(insn.ip(), number));
+                match (register_number(register), value, register.size()) {
+                    (Some(number), Some(value), 4 | 8) => {
+                        let bits = (register.size() * 8) as u8;
+                        state.registers[usize::from(number)] = self.values.zext(value, bits);
                     }
                     _ => self.make_opaque(state, register, insn.ip()),
                 }
@@ -208,7 +204,7 @@ impl<'a, 'data> Interpreter<'a, 'data> {
                 let value = value.map(|value| self.values.zext(value, bytes.saturating_mul(8)));
                 state.set_slot(base, offset, bytes, value);
             }
-            None => state.memory = self.opaque(ip, u8::MAX),
+            None => state.memory = self.opaque(state, ip, u8::MAX),
         }
     }
 
@@ -267,15 +263,15 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         let value = self.load(state, top, 8);
         state.registers[RSP] = self.values.add_constant(top, 8);
         if let Some(number) = register_number(register) {
-            state.registers[usize::from(number)] = value.unwrap_or_else(|| self.opaque(ip, number));
+            state.registers[usize::from(number)] = value.unwrap_or_else(|| self.opaque(state, ip, number));
         }
     }
 
     fn call(&mut self, state: &mut State, insn: &Instruction) {
         for number in CALLER_SAVED {
-            state.registers[usize::from(number)] = self.opaque(insn.ip(), number);
+            state.registers[usize::from(number)] = self.opaque(state, insn.ip(), number);
         }
-        state.memory = self.opaque(insn.ip(), u8::MAX);
+        state.memory = self.opaque(state, insn.ip(), u8::MAX);
         state.compared = None;
     }
 
@@ -303,17 +299,17 @@ impl<'a, 'data> Interpreter<'a, 'data> {
 
     fn make_opaque(&mut self, state: &mut State, register: Register, ip: u64) {
         if let Some(number) = register_number(register.full_register()) {
-            state.registers[usize::from(number)] = self.opaque(ip, number);
+            state.registers[usize::from(number)] = self.opaque(state, ip, number);
         }
     }
 
-    fn opaque(&mut self, ip: u64, register: u8) -> ValueId {
-        self.values.intern(Value::Opaque { ip, register })
-    }
-
-    /// A bound on what an instruction left behind does not hold for what it leaves now.
-    fn forget_bounds_of(&self, state: &mut State, ip: u64) {
-        state.forget_bounds(|value| self.made_by(value, ip));
+    /// What an instruction leaves in a register, or in memory. A bound on what it left there before does not hold any more.
+    fn opaque(&mut self, state: &mut State, ip: u64, register: u8) -> ValueId {
+        let value = Value::Opaque { ip, register };
+        if self.values.contains(value) {
+            state.forget_bounds(|bounded| self.made_by(bounded, ip));
+        }
+        self.values.intern(value)
     }
 
     fn made_by(&self, value: ValueId, ip: u64) -> bool {

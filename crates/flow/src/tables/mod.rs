@@ -24,32 +24,47 @@ mod state;
 mod value;
 
 use image::{Image, Svma};
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::cfg::{Cfg, EdgeKind};
+use crate::cfg::{Cfg, EdgeKind, EntryKind};
 use crate::graph::BlockId;
 use crate::listing::Listing;
 use crate::order::Order;
 use crate::transfer::Transfer;
 use interpret::{Interpreter, refine};
 pub(crate) use resolve::Surface;
-use state::State;
-use value::Value;
+use state::{Merged, State};
+use value::{Place, Value, Values};
 
-/// The symbolic state at the start of every block of one function.
+/// The symbolic state at the end of every block of one function.
+///
+/// The state at the start of a block is not stored: it is the join of what its predecessors hand over *now*. Accumulating it
+/// instead would mix what a block received before a loop was known with what it receives after, and lose both. Only for
+/// *crowded* blocks, with more predecessors than that is worth, it is accumulated: in an interpreter every one of some
+/// hundred instructions jumps to every other.
 pub(crate) struct Interpretation<'a, 'data> {
     interpreter: Interpreter<'a, 'data>,
     listing: &'a Listing<'data>,
     cfg: &'a Cfg,
-    /// `None` where control has not been seen to arrive.
-    states: Vec<Option<State>>,
+    /// Landing pads and the calls whose exceptions reach them, ascending.
+    unwinds: Vec<(BlockId, BlockId)>,
+    /// States at the start of crowded blocks.
+    accumulated: FxHashMap<BlockId, State>,
+    /// By block: places where different values have ever met.
+    merged: Vec<Merged>,
+    /// After the last instruction; `None` where control has not been seen to arrive.
+    after: Vec<Option<State>>,
     order: Order,
     /// Whether the states reached a fixed point.
     settled: bool,
 }
 
-/// A block visited more often than this makes the function too complex. Real ones need under ten visits.
-const MAX_VISITS: u32 = 64;
+/// Predecessors that make a block crowded.
+const CROWDED: usize = 24;
+/// A block whose state changes more often than this makes the function too complex.
+const MAX_CHANGES: u32 = 64;
 
 impl<'a, 'data> Interpretation<'a, 'data> {
     /// Interprets the function. `unwinds` lists calls and the landing pads that exceptions thrown in them reach.
@@ -59,97 +74,167 @@ impl<'a, 'data> Interpretation<'a, 'data> {
         cfg: &'a Cfg,
         unwinds: &[(BlockId, BlockId)],
     ) -> Interpretation<'a, 'data> {
-        let order = Order::new(&cfg.graph);
-        let states = vec![None; cfg.blocks.len()];
-        let mut this = Interpretation { interpreter: Interpreter::new(image), listing, cfg, states, order, settled: true };
-        let mut is_landing_pad = vec![false; cfg.blocks.len()];
-        for &(_, pad) in unwinds {
-            is_landing_pad[pad.index()] = true;
-        }
-        let mut pending = BTreeSet::new();
-        for (index, &entry) in cfg.graph.entries().iter().enumerate() {
-            if is_landing_pad[entry.index()] {
-                continue;
-            }
-            let values = &mut this.interpreter.values;
-            let state = if index == 0 { State::at_entry(values) } else { State::at_unknown_entry(values, entry) };
-            this.states[entry.index()] = Some(state);
-            pending.insert((this.order.reverse_post_position(entry), entry));
-        }
-        let mut visits = vec![0u32; cfg.blocks.len()];
-        while let Some((_, block)) = pending.pop_first() {
-            visits[block.index()] += 1;
-            if visits[block.index()] > MAX_VISITS {
-                this.settled = false;
-                break;
-            }
-            for (next, state) in this.flow_out(block, unwinds) {
-                if this.arrive(next, state) {
-                    pending.insert((this.order.reverse_post_position(next), next));
-                }
-            }
+        let mut pads: Vec<(BlockId, BlockId)> = unwinds.iter().map(|&(call, pad)| (pad, call)).collect();
+        pads.sort_unstable();
+        let mut this = Interpretation {
+            interpreter: Interpreter::new(image),
+            listing,
+            cfg,
+            unwinds: pads,
+            accumulated: FxHashMap::default(),
+            merged: vec![Merged::default(); cfg.blocks.len()],
+            after: vec![None; cfg.blocks.len()],
+            order: Order::new(&cfg.graph),
+            settled: true,
+        };
+        let entries = cfg.graph.entries().iter().zip(&cfg.entry_kinds);
+        let (unknown, known): (Vec<_>, Vec<_>) = entries.partition(|&(_, &kind)| kind == EntryKind::Unknown);
+        this.settle(known.into_iter().map(|(&entry, _)| entry), unwinds);
+        // Code that nothing is known to reach must not spoil what is known about the rest.
+        for (&entry, _) in unknown {
+            this.settle([entry], unwinds);
         }
         this
     }
 
-    /// The states in which control leaves `block` towards each successor.
-    fn flow_out(&mut self, block: BlockId, unwinds: &[(BlockId, BlockId)]) -> Vec<(BlockId, State)> {
-        let Some(state) = self.state_before_last(block) else { return Vec::new() };
-        let facts = self.cfg.block(block);
-        let mut after = state;
-        if let Some(last) = self.listing.at(facts.last()) {
-            self.interpreter.step(&mut after, self.listing.get(last));
-        }
-        let mut out = Vec::new();
-        for edge in self.cfg.graph.out_edges(block) {
-            if let Some(next) = self.cfg.graph.edge(edge).to {
-                out.push((next, self.along(&after, block, self.cfg.edge_facts(edge).kind)));
+    /// Interprets from the given entries on, through blocks that have not been reached before.
+    fn settle(&mut self, entries: impl IntoIterator<Item = BlockId>, unwinds: &[(BlockId, BlockId)]) {
+        let is_frozen: Vec<bool> = self.after.iter().map(Option::is_some).collect();
+        let position = |order: &Order, block| (order.reverse_post_position(block), block);
+        let mut pending: BTreeSet<(u32, BlockId)> = entries.into_iter().map(|entry| position(&self.order, entry)).collect();
+        let mut changes = vec![0u32; self.cfg.blocks.len()];
+        while let Some((_, block)) = pending.pop_first() {
+            let Some(mut state) = (!is_frozen[block.index()]).then(|| self.state_at(block)).flatten() else { continue };
+            self.execute(&mut state, block, self.cfg.block(block).n_insns);
+            if self.after[block.index()].as_ref() != Some(&state) {
+                changes[block.index()] += 1;
+                if changes[block.index()] > MAX_CHANGES {
+                    self.settled = false;
+                    return;
+                }
+                self.accumulate(&state, block);
+                self.after[block.index()] = Some(state);
+                pending.extend(self.cfg.graph.successors(block).map(|next| position(&self.order, next)));
+                let first = unwinds.partition_point(|&(call, _)| call < block);
+                let pads = unwinds[first..].iter().take_while(|&&(call, _)| call == block);
+                pending.extend(pads.map(|&(_, pad)| position(&self.order, pad)));
             }
         }
-        let first = unwinds.partition_point(|&(call, _)| call < block);
-        for &(_, pad) in unwinds[first..].iter().take_while(|&&(call, _)| call == block) {
-            out.push((pad, after.clone()));
-        }
-        out
     }
 
-    fn along(&self, after: &State, block: BlockId, kind: EdgeKind) -> State {
-        let mut state = after.clone();
-        let facts = self.cfg.block(block);
-        if let Transfer::Branch(_) = facts.transfer
-            && let Some(last) = self.listing.at(facts.last())
-        {
-            refine(&mut state, self.listing.get(last), kind == EdgeKind::Taken);
-        }
-        state
-    }
-
-    fn arrive(&mut self, block: BlockId, state: State) -> bool {
-        match &mut self.states[block.index()] {
-            Some(known) => known.join(&state, block, &mut self.interpreter.values),
-            unknown => {
-                *unknown = Some(state);
-                true
+    /// Adds what `block` hands over to the states of its crowded successors.
+    fn accumulate(&mut self, after: &State, block: BlockId) {
+        let graph = &self.cfg.graph;
+        for edge in graph.out_edges(block) {
+            let Some(next) = graph.edge(edge).to.filter(|&next| graph.in_edges(next).len() > CROWDED) else { continue };
+            let state = self.along(after, block, self.cfg.edge_facts(edge).kind);
+            if let Some(accumulated) = self.accumulated.get_mut(&next) {
+                accumulated.join(&state, next, &mut self.interpreter.values);
             }
+        }
+    }
+
+    /// The state at the start of `block`.
+    fn state_at(&mut self, block: BlockId) -> Option<State> {
+        if self.cfg.graph.in_edges(block).len() <= CROWDED {
+            return self.joined_state_at(block);
+        }
+        if !self.accumulated.contains_key(&block) {
+            let state = self.joined_state_at(block)?;
+            self.accumulated.insert(block, state);
+        }
+        self.accumulated.get(&block).cloned()
+    }
+
+    fn joined_state_at(&mut self, block: BlockId) -> Option<State> {
+        let mut values = std::mem::take(&mut self.interpreter.values);
+        let mut joined: Option<State> = None;
+        let mut is_merge = false;
+        self.for_each_way_into(block, &mut values, |values, state| match &mut joined {
+            None => joined = Some(state.into_owned()),
+            Some(joined) => {
+                joined.join(&state, block, values);
+                is_merge = true;
+            }
+        });
+        if let Some(joined) = joined.as_mut().filter(|_| is_merge) {
+            self.merged[block.index()].keep(joined, block, &mut values);
+        }
+        self.interpreter.values = values;
+        joined
+    }
+
+    /// The states in which control arrives at `block`, one for each way.
+    fn states_into(&mut self, block: BlockId) -> Vec<State> {
+        let mut values = std::mem::take(&mut self.interpreter.values);
+        let mut states = Vec::new();
+        self.for_each_way_into(block, &mut values, |_, state| states.push(state.into_owned()));
+        self.interpreter.values = values;
+        states
+    }
+
+    fn for_each_way_into(
+        &self,
+        block: BlockId,
+        values: &mut Values,
+        mut visit: impl FnMut(&mut Values, Cow<'_, State>),
+    ) {
+        let graph = &self.cfg.graph;
+        for &edge in graph.in_edges(block) {
+            let from = graph.edge(edge).from;
+            if let Some(after) = &self.after[from.index()] {
+                visit(values, self.along(after, from, self.cfg.edge_facts(edge).kind));
+            }
+        }
+        let first = self.unwinds.partition_point(|&(pad, _)| pad < block);
+        let calls = self.unwinds[first..].iter().take_while(|&&(pad, _)| pad == block);
+        calls.filter_map(|&(_, call)| self.after[call.index()].as_ref()).for_each(|after| visit(values, Cow::Borrowed(after)));
+        let is_landing_pad = self.unwinds.get(first).is_some_and(|&(pad, _)| pad == block);
+        if graph.entries().first() == Some(&block) {
+            let state = State::at_entry(values);
+            visit(values, Cow::Owned(state));
+        } else if graph.is_entry(block) && !is_landing_pad {
+            let state = State::at_unknown_entry(values, block);
+            visit(values, Cow::Owned(state));
+        }
+    }
+
+    /// What is known on an edge, where that is more than at the end of its source.
+    fn along<'s>(&self, after: &'s State, from: BlockId, kind: EdgeKind) -> Cow<'s, State> {
+        let facts = self.cfg.block(from);
+        let last = self.listing.at(facts.last()).filter(|_| matches!(facts.transfer, Transfer::Branch(_)));
+        match last {
+            Some(last) if after.compared.is_some() => {
+                let mut state = after.clone();
+                refine(&mut state, self.listing.get(last), kind == EdgeKind::Taken);
+                Cow::Owned(state)
+            }
+            _ => Cow::Borrowed(after),
         }
     }
 
     /// The state before the last instruction of `block`.
     fn state_before_last(&mut self, block: BlockId) -> Option<State> {
-        let mut state = self.states[block.index()].clone()?;
-        let facts = *self.cfg.block(block);
-        let mut at = facts.range.start;
-        for _ in 1..facts.n_insns {
-            let insn = self.listing.get(self.listing.at(at)?);
-            self.interpreter.step(&mut state, insn);
+        self.after[block.index()].as_ref()?;
+        let mut state = self.state_at(block)?;
+        self.execute(&mut state, block, self.cfg.block(block).n_insns - 1);
+        Some(state)
+    }
+
+    /// Executes the first instructions of a block.
+    fn execute(&mut self, state: &mut State, block: BlockId, n_insns: u32) {
+        let mut at = self.cfg.block(block).range.start;
+        for _ in 0..n_insns {
+            let Some(index) = self.listing.at(at) else { return };
+            let insn = self.listing.get(index);
+            self.interpreter.step(state, insn);
             at = Svma(insn.next_ip());
         }
-        Some(state)
     }
 
     /// Whether the stack pointer is where it was on entry, as far as the interpretation can tell.
     fn at_entry_height(&self, state: &State) -> bool {
-        let stack = state.registers[interpret::RSP];
-        matches!(self.interpreter.values.get(stack), Value::Entry(place) if place == value::Place::Register(interpret::RSP as u8))
+        let stack = self.interpreter.values.get(state.registers[interpret::RSP]);
+        stack == Value::Entry(Place::Register(interpret::RSP as u8))
     }
 }

@@ -18,6 +18,8 @@ pub(crate) trait Surface {
     fn is_code(&self, target: Svma) -> bool;
     /// Whether the stack is as on entry just before the instruction at `at`, if unwind information tells.
     fn at_entry_height(&self, at: Svma) -> Option<bool>;
+    /// Whether `target` is where a part of the function ends.
+    fn is_end(&self, target: Svma) -> bool;
     /// Whether the function's code names this data address, so that a table may begin there.
     fn is_named(&self, data: Svma) -> bool;
 }
@@ -92,7 +94,11 @@ impl Interpretation<'_, '_> {
     fn origin(&mut self, target: ValueId, state: &State, surface: &dyn Surface, search: &mut Search) -> Origin {
         let index = self.index_of(target, state);
         if let Some(index) = index.filter(|index| index.bound == Bound::Compared) {
-            return self.enumerate(target, index, surface);
+            return match (self.enumerate(target, index, surface), self.scanning_index_of(target)) {
+                // The comparison bounds something wider than the table.
+                (Origin::Unknown(Reason::BadEntry), Some(index)) => self.enumerate(target, index, surface),
+                (origin, _) => origin,
+            };
         }
         let is_merge = matches!(self.interpreter.values.get(target), Value::Merge(..));
         let is_vague = index.is_none_or(|index| index.bound == Bound::Scanned && search.trail.is_empty());
@@ -201,53 +207,69 @@ impl Interpretation<'_, '_> {
 
     /// Whether an expression contains an address of the module. One without depends on no table of the module.
     fn mentions_image(&self, value: ValueId) -> bool {
-        let is_mapped = |address| self.interpreter.image.read(Svma(address), 1).is_some();
+        // The first page holds headers; numbers that small are field offsets.
+        let is_mapped = |address| address >= 4096 && self.interpreter.image.read(Svma(address), 1).is_some();
         self.interpreter.values.as_constant(value).is_some_and(is_mapped)
             || self.interpreter.values.operands(value).any(|operand| self.mentions_image(operand))
-    }
-
-    /// The states in which control arrives at `block`, one for each way.
-    fn states_into(&mut self, block: BlockId) -> Vec<State> {
-        let cfg = self.cfg;
-        let predecessors: BTreeSet<BlockId> = cfg.graph.predecessors(block).collect();
-        let mut states = Vec::new();
-        for predecessor in predecessors {
-            let out = self.flow_out(predecessor, &[]);
-            states.extend(out.into_iter().filter(|&(next, _)| next == block).map(|(_, state)| state));
-        }
-        states
     }
 
     /// Finds the index of a table look-up: going down from the target while exactly one operand is not constant.
     fn index_of(&mut self, target: ValueId, state: &State) -> Option<Index> {
         let mut best: Option<Index> = None;
-        let mut scaled = None;
-        let mut loads = 0;
-        let mut value = target;
-        loop {
-            let node = self.interpreter.values.get(value);
+        let mut n_loads = 0;
+        let scanning = self.scanning_index_of(target);
+        let mut is_below_scanning = false;
+        let mut is_best_below_scanning = false;
+        for value in self.spine(target) {
             if value != target
                 && let Some(found) = self.bounded(value, state)
-                && (loads > 0 || found.size() <= MAX_COMPUTED)
+                && (n_loads > 0 || found.size() <= MAX_COMPUTED)
                 && best.is_none_or(|best| (found.bound, found.size()) < (best.bound, best.size()))
             {
                 best = Some(found);
+                is_best_below_scanning = is_below_scanning;
             }
-            if let Value::Load { .. } = node {
-                loads += 1;
+            n_loads += u32::from(matches!(self.interpreter.values.get(value), Value::Load { .. }));
+            is_below_scanning |= scanning.is_some_and(|scanning| scanning.value == value);
+        }
+        match (best, scanning) {
+            // A narrow value that is biased before it selects: the table starts where the biased value is zero.
+            (Some(Index { bound: Bound::Width, .. }), Some(scanning)) if is_best_below_scanning => {
+                Some(Index { bound: Bound::Width, ..scanning })
             }
-            if let (Value::Shl(index, _) | Value::Mul(index, _), true) = (node, loads > 0) {
-                scaled = Some(index);
+            (None, scanning) => scanning,
+            (best, _) => best,
+        }
+    }
+
+    /// What is scaled by the size of a table entry, without a bound.
+    fn scanning_index_of(&self, target: ValueId) -> Option<Index> {
+        let mut is_loaded = false;
+        let mut scaled = None;
+        for value in self.spine(target) {
+            match self.interpreter.values.get(value) {
+                Value::Load { .. } => is_loaded = true,
+                Value::Shl(index, _) | Value::Mul(index, _) if is_loaded => scaled = Some(index),
+                _ => {}
             }
-            let values = &self.interpreter.values;
+        }
+        let interval = Interval { low: 0, high: MAX_ENTRIES - 1 };
+        scaled.map(|value| Index { value, interval, bound: Bound::Scanned })
+    }
+
+    /// The expression, its one operand that is not constant, and so on downwards.
+    fn spine(&self, target: ValueId) -> Vec<ValueId> {
+        let values = &self.interpreter.values;
+        let mut spine = vec![target];
+        let mut value = target;
+        loop {
             let mut variable = values.operands(value).filter(|&operand| values.as_constant(operand).is_none());
             match (variable.next(), variable.next()) {
                 (Some(next), None) => value = next,
-                _ => break,
+                _ => return spine,
             }
+            spine.push(value);
         }
-        let unbounded = Interval { low: 0, high: MAX_ENTRIES - 1 };
-        best.or(scaled.map(|value| Index { value, interval: unbounded, bound: Bound::Scanned }))
     }
 
     /// Whether the values of an expression are few, and how that is known.
@@ -306,13 +328,17 @@ impl Interpretation<'_, '_> {
         for selector in index.interval.low..=index.interval.high {
             let mut reads = Vec::new();
             let address = self.evaluate(target, Some((index.value, selector)), &mut reads).map(Svma);
-            let is_next_table =
-                selector != index.interval.low && reads.last().is_some_and(|&(read, _)| surface.is_named(read));
+            let is_next_table = n_inside > 0 && reads.last().is_some_and(|&(read, _)| surface.is_named(read));
             if is_next_table && !is_exact {
                 break;
             }
             match address {
                 Some(address) if surface.may_contain(address) => n_inside += 1,
+                // Where clang knows that a value does not occur, the entry leads past the last instruction.
+                Some(address) if surface.is_end(address) => {
+                    entries.n_entries += 1;
+                    continue;
+                }
                 Some(address) if surface.is_code(address) => n_elsewhere += 1,
                 _ => n_holes += 1,
             }
@@ -320,7 +346,7 @@ impl Interpretation<'_, '_> {
             if is_over && !is_exact {
                 break;
             }
-            entries.targets.extend(address);
+            entries.targets.extend(address.filter(|&address| surface.is_code(address)));
             entries.reads.extend(reads);
             entries.n_entries += 1;
         }

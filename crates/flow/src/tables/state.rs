@@ -1,9 +1,12 @@
 //! The machine state that the interpreter carries through a function, and how two states join.
 //!
-//! Joining two different values of one place gives [`Value::Merge`] of the joining block and the place. On the next visit the
-//! same name comes out again, so each place of a block changes at most once more and the analysis ends. Bounds on values
-//! are kept while every way into the block implies one; their join is the hull, whose ends come from the finitely many
-//! constants in comparisons.
+//! Joining two different values of one place gives [`Value::Merge`], named after the joining block and the place. Places whose
+//! values have been the same on every way so far share one name (compilers keep a state number in one register and its
+//! extension in another). The analysis ends because a place of a block only ever moves from a value to a shared name to a name
+//! of its own: [`Merged`] remembers how far it has come. Bounds on values are kept while every way into the block implies one;
+//! their join is the hull, whose ends come from the finitely many constants in comparisons.
+
+use rustc_hash::FxHashMap;
 
 use super::value::{Place, Value, ValueId, Values};
 use crate::graph::BlockId;
@@ -126,20 +129,24 @@ impl State {
         self.bounds.retain(|&(value, _)| !stale(value));
     }
 
-    /// Joins what flows in over another edge into `block`; tells whether anything changed.
-    pub fn join(&mut self, other: &State, block: BlockId, values: &mut Values) -> bool {
-        let mut changed = false;
+    /// Joins what flows in over another edge into `block`.
+    pub fn join(&mut self, other: &State, block: BlockId, values: &mut Values) {
+        let mut twins: Vec<(ValueId, ValueId, ValueId)> = Vec::new();
         let mut merge = |place: Place, mine: &mut ValueId, theirs: ValueId| {
-            if *mine != theirs {
-                let merged = values.intern(Value::Merge(block, place));
-                changed |= std::mem::replace(mine, merged) != merged;
+            if *mine == theirs || values.get(*mine) == Value::Merge(block, place) {
+                return;
             }
+            let twin = twins.iter().find(|&&(twin_mine, twin_theirs, _)| (twin_mine, twin_theirs) == (*mine, theirs));
+            let merged = twin.map_or_else(|| values.intern(Value::Merge(block, place)), |&(_, _, merged)| merged);
+            if twin.is_none() && matches!(place, Place::Register(_)) {
+                twins.push((*mine, theirs, merged));
+            }
+            *mine = merged;
         };
         for (number, (mine, &theirs)) in self.registers.iter_mut().zip(&other.registers).enumerate() {
             merge(Place::Register(number as u8), mine, theirs);
         }
         merge(Place::Memory, &mut self.memory, other.memory);
-        let n_slots = self.slots.len();
         let mut their_slots = other.slots.iter().peekable();
         self.slots.retain_mut(|mine| {
             while their_slots.next_if(|slot| (slot.base, slot.offset) < (mine.base, mine.offset)).is_some() {}
@@ -151,21 +158,53 @@ impl State {
                 _ => false,
             }
         });
-        changed |= n_slots != self.slots.len();
-        let n_bounds = self.bounds.len();
         self.bounds.retain_mut(|(value, mine)| match other.bound(*value) {
             Some(theirs) => {
-                let hull = mine.hull(theirs);
-                changed |= std::mem::replace(mine, hull) != hull;
+                *mine = mine.hull(theirs);
                 true
             }
             None => false,
         });
-        changed |= n_bounds != self.bounds.len();
         if self.compared != other.compared {
-            changed |= self.compared.take().is_some();
+            self.compared = None;
         }
-        changed
+    }
+}
+
+/// How far each place of a block has come from having a value to having a name of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Merged {
+    registers: [Option<Stage>; 16],
+    memory: Option<Stage>,
+    slots: FxHashMap<(ValueId, i64), Option<Stage>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    SharedName,
+    OwnName,
+}
+
+impl Merged {
+    /// Keeps the places of a joined state from going back.
+    pub fn keep(&mut self, state: &mut State, block: BlockId, values: &mut Values) {
+        let mut keep = |place: Place, value: &mut ValueId, reached: &mut Option<Stage>| match values.get(*value) {
+            Value::Merge(at, of) if at == block && of == place => *reached = Some(Stage::OwnName),
+            Value::Merge(at, _) if at == block && *reached != Some(Stage::OwnName) => *reached = Some(Stage::SharedName),
+            _ if reached.is_none() => {}
+            _ => {
+                *value = values.intern(Value::Merge(block, place));
+                *reached = Some(Stage::OwnName);
+            }
+        };
+        for (number, (value, reached)) in state.registers.iter_mut().zip(&mut self.registers).enumerate() {
+            keep(Place::Register(number as u8), value, reached);
+        }
+        keep(Place::Memory, &mut state.memory, &mut self.memory);
+        for slot in &mut state.slots {
+            let reached = self.slots.entry((slot.base, slot.offset)).or_default();
+            keep(Place::Slot(slot.base, slot.offset), &mut slot.value, reached);
+        }
     }
 }
 

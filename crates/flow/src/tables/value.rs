@@ -7,7 +7,7 @@
 //! An expression of more than [`MAX_SIZE`] nodes, counted as a tree, stands for itself as a leaf ([`Value::Large`]). No table
 //! address needs that many, and it bounds every recursion over expressions, whatever code the input contains.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::graph::BlockId;
 
@@ -58,12 +58,16 @@ const MAX_SIZE: u32 = 48;
 pub(crate) struct Values {
     nodes: Vec<Value>,
     sizes: Vec<u32>,
-    ids: HashMap<Value, ValueId>,
+    ids: FxHashMap<Value, ValueId>,
 }
 
 impl Values {
     pub fn get(&self, id: ValueId) -> Value {
         self.nodes[id.0 as usize]
+    }
+
+    pub fn contains(&self, value: Value) -> bool {
+        self.ids.contains_key(&value)
     }
 
     pub fn constant(&mut self, value: u64) -> ValueId {
