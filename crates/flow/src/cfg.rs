@@ -148,7 +148,11 @@ impl Cfg {
     }
 
     /// Decodes the instructions of a block again.
-    pub fn instructions<'data>(&self, image: &Image<'data>, id: BlockId) -> impl Iterator<Item = Instruction> + use<'data> {
+    pub fn instructions<'data>(
+        &self,
+        image: &Image<'data>,
+        id: BlockId,
+    ) -> impl Iterator<Item = Instruction> + use<'data> {
         let Block { range, n_insns, .. } = *self.block(id);
         let bytes = image.read(range.start, range.len() as usize).unwrap_or_default();
         let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
@@ -201,10 +205,8 @@ pub(crate) fn build(listing: &Listing<'_>, entries: &[(Svma, EntryKind)], surrou
         facts.push(fact);
     }
     let blocks: Vec<Block> = blocks.into_iter().map(|(block, _)| block).collect();
-    let known: Vec<(BlockId, EntryKind)> = entries
-        .iter()
-        .filter_map(|&(at, kind)| Some((BlockId(block_of[listing.at(at)? as usize]), kind)))
-        .collect();
+    let known: Vec<(BlockId, EntryKind)> =
+        entries.iter().filter_map(|&(at, kind)| Some((BlockId(block_of[listing.at(at)? as usize]), kind))).collect();
     let shape = Digraph::new(blocks.len(), edges, Vec::new());
     let (entries, entry_kinds) = complete_entries(&shape, &known);
     Cfg { graph: shape.with_entries(entries), blocks, edges: facts, entry_kinds }
@@ -262,7 +264,8 @@ impl Builder<'_, '_> {
     /// Blocks by address, each with its first instruction.
     fn blocks(&self) -> Vec<(Block, InsnIndex)> {
         let firsts = self.leaders.iter().enumerate().filter(|&(_, &leader)| leader);
-        let mut blocks: Vec<_> = firsts.map(|(first, _)| (self.block(first as InsnIndex), first as InsnIndex)).collect();
+        let mut blocks: Vec<_> =
+            firsts.map(|(first, _)| (self.block(first as InsnIndex), first as InsnIndex)).collect();
         blocks.sort_unstable_by_key(|(block, _)| block.range.start);
         blocks
     }

@@ -2,8 +2,9 @@
 //!
 //! Compilers never do; hand-written assembly does (a callee that returns its verdict in a flag, a helper that expects a flag from
 //! its caller). It shows in the liveness of the functions concerned: a flag is live at a return site or at an entry. This module
-//! carries such findings over to the other side of the call, until nothing changes. It looks at direct calls and jumps only:
-//! functions that are called through pointers are taken to keep to the convention.
+//! carries such findings over to the other side of the call, and on through tail calls. It looks at direct calls and jumps only:
+//! functions that are called through pointers, and those that return a flag that another function returned to them, are taken to
+//! keep to the convention.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,22 @@ use crate::transfer::Transfer;
 
 /// Corrects the liveness of functions that pass or return flags. `owner` maps an address to the function it belongs to.
 pub(crate) fn settle(image: &Image<'_>, functions: &mut [FunctionFlow], owner: impl Fn(Svma) -> Option<usize>) {
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for (index, conventions) in demands(functions, &owner) {
+    let at_return = demanded_at_return(functions, &owner);
+    loop {
+        let mut demands: BTreeMap<usize, FlagConventions> = BTreeMap::new();
+        for (&function, &flags) in &at_return {
+            demands.entry(function).or_default().at_return = flags;
+        }
+        let at_entries: FxHashMap<Svma, LiveSet> = functions.iter().flat_map(flags_at_entries).collect();
+        for (caller, function) in functions.iter().enumerate().filter(|_| !at_entries.is_empty()) {
+            for target in calls(function).map(|(target, _)| target).chain(tail_calls(function)) {
+                if let Some(&flags) = at_entries.get(&target) {
+                    demands.entry(caller).or_default().at_calls.insert(target, flags);
+                }
+            }
+        }
+        let mut changed = false;
+        for (index, conventions) in demands {
             let function = &mut functions[index];
             if *function.liveness.conventions() != conventions {
                 let order = Order::new(&function.cfg.graph);
@@ -29,46 +42,48 @@ pub(crate) fn settle(image: &Image<'_>, functions: &mut [FunctionFlow], owner: i
                 changed = true;
             }
         }
+        if !changed {
+            return;
+        }
     }
 }
 
-/// What the liveness of all functions demands of each; functions of which nothing unusual is demanded are left out.
-fn demands(functions: &[FunctionFlow], owner: &impl Fn(Svma) -> Option<usize>) -> BTreeMap<usize, FlagConventions> {
-    let at_entries: FxHashMap<Svma, LiveSet> = functions.iter().flat_map(flags_at_entries).collect();
-    let mut demands: BTreeMap<usize, FlagConventions> = BTreeMap::new();
-    for (caller, function) in functions.iter().enumerate() {
-        for (target, after) in callees(function) {
-            if let Some(&flags) = at_entries.get(&target) {
-                demands.entry(caller).or_default().at_calls.insert(target, flags);
-            }
-            if !after.is_empty()
-                && let Some(callee) = owner(target)
-            {
-                let at_return = &mut demands.entry(callee).or_default().at_return;
-                *at_return = *at_return | after;
-            }
+/// Flags that callers use after a function has returned, by function.
+fn demanded_at_return(functions: &[FunctionFlow], owner: &impl Fn(Svma) -> Option<usize>) -> BTreeMap<usize, LiveSet> {
+    let mut demanded: BTreeMap<usize, LiveSet> = BTreeMap::new();
+    let used = functions.iter().flat_map(calls).filter(|(_, flags)| !flags.is_empty());
+    let mut pending: Vec<(Svma, LiveSet)> = used.collect();
+    while let Some((target, flags)) = pending.pop() {
+        let Some(callee) = owner(target) else { continue };
+        let known = demanded.entry(callee).or_default();
+        if *known | flags != *known {
+            *known = *known | flags;
+            pending.extend(tail_calls(&functions[callee]).map(|target| (target, flags)));
         }
     }
-    demands
+    demanded
 }
 
 /// Entries of a function at which it expects flags.
 fn flags_at_entries(function: &FunctionFlow) -> impl Iterator<Item = (Svma, LiveSet)> {
     let FunctionFlow { cfg, liveness, .. } = function;
     let entries = cfg.graph.entries().iter();
-    let flags = entries.map(|&entry| (cfg.block(entry).range.start, liveness.live_in(entry) & LiveSet::ARITHMETIC_FLAGS));
+    let flags =
+        entries.map(|&entry| (cfg.block(entry).range.start, liveness.live_in(entry) & LiveSet::ARITHMETIC_FLAGS));
     flags.filter(|(_, flags)| !flags.is_empty())
 }
 
-/// Targets of the direct calls and tail calls of a function, with the flags that are live afterwards.
-fn callees(function: &FunctionFlow) -> impl Iterator<Item = (Svma, LiveSet)> {
+/// Targets of the direct calls of a function, with the flags that are live afterwards.
+fn calls(function: &FunctionFlow) -> impl Iterator<Item = (Svma, LiveSet)> {
     let FunctionFlow { cfg, liveness, .. } = function;
-    let calls = cfg.graph.blocks().filter_map(|block| {
+    cfg.graph.blocks().filter_map(|block| {
         let Transfer::Call(target) = cfg.block(block).transfer else { return None };
         let after = cfg.graph.successors(block).fold(LiveSet::NONE, |live, next| live | liveness.live_in(next));
         Some((target, after & LiveSet::ARITHMETIC_FLAGS))
-    });
-    let at_return = liveness.conventions().at_return;
-    let tail_calls = cfg.edges.iter().filter(|edge| edge.kind == EdgeKind::TailCall).filter_map(|edge| edge.target);
-    calls.chain(tail_calls.map(move |target| (target, at_return)))
+    })
+}
+
+/// Known targets of the tail calls of a function.
+fn tail_calls(function: &FunctionFlow) -> impl Iterator<Item = Svma> {
+    function.cfg.edges.iter().filter(|edge| edge.kind == EdgeKind::TailCall).filter_map(|edge| edge.target)
 }

@@ -117,8 +117,12 @@ pub(crate) fn analyze(knowledge: &Knowledge<'_, '_>, parts: &[PieceId]) -> Analy
     work.listing.explore(work.entries.iter().map(|&(at, _)| at), &|call| knowledge.returns(call));
     let mut cfg = work.resolve_jumps();
     let tables: Vec<SvmaRange> = work.tables().flat_map(|table| &table.data).copied().collect();
-    if !work.listing.fill_gaps(&tables, &|call| knowledge.returns(call)).is_empty() {
-        cfg = work.resolve_jumps();
+    if work.listing.fill_gaps(&tables, &|call| knowledge.returns(call)) {
+        cfg = if work.has_indirect_jump_in_gap() {
+            work.resolve_jumps()
+        } else {
+            cfg::build(&work.listing, &work.entries, &work)
+        };
     }
     work.finish(cfg)
 }
@@ -170,11 +174,19 @@ impl<'a, 'data> Work<'a, 'data> {
                 return cfg;
             }
             self.jumps.extend(found);
-            self.named_data.take();
             let targets: Vec<Svma> = self.tables().flat_map(|table| &table.targets).copied().collect();
+            if targets.is_empty() {
+                break;
+            }
+            self.named_data.take();
             self.listing.explore(targets, &|call| self.knowledge.returns(call));
         }
         cfg::build(&self.listing, &self.entries, self)
+    }
+
+    fn has_indirect_jump_in_gap(&self) -> bool {
+        let mut in_gap = self.listing.iter().filter(|&(index, _)| self.listing.is_gap(index));
+        in_gap.any(|(_, insn)| Transfer::of(insn) == Transfer::IndirectJump)
     }
 
     fn tables(&self) -> impl Iterator<Item = &JumpTable> {
@@ -232,7 +244,8 @@ impl<'a, 'data> Work<'a, 'data> {
 
     fn heights(&self) -> &StackHeights {
         let Knowledge { image, pieces, .. } = *self.knowledge;
-        self.heights.get_or_init(|| StackHeights::new(image, self.parts.iter().filter_map(|&part| pieces.get(part).frame)))
+        self.heights
+            .get_or_init(|| StackHeights::new(image, self.parts.iter().filter_map(|&part| pieces.get(part).frame)))
     }
 
     fn finish(self, cfg: Cfg) -> Analyzed {
@@ -270,7 +283,9 @@ impl<'a, 'data> Work<'a, 'data> {
         let mut of_block = |block: &Block| {
             let mut at = block.range.start;
             let mut total = Effect::default();
-            while let Some(insn) = self.listing.at(at).map(|index| self.listing.get(index)).filter(|_| at < block.range.end) {
+            while let Some(insn) =
+                self.listing.at(at).map(|index| self.listing.get(index)).filter(|_| at < block.range.end)
+            {
                 total = total.then(effects.of(insn));
                 at = Svma(insn.next_ip());
             }
@@ -318,7 +333,9 @@ impl Surroundings for Work<'_, '_> {
     fn indirect(&self, jump: &Instruction) -> IndirectEdges<'_> {
         match self.jumps.get(&Svma(jump.ip())) {
             Some(Resolution::Table(table)) => IndirectEdges::Targets(&table.targets),
-            _ if noreturn::calls_noreturn_import(self.knowledge.image, jump) => IndirectEdges::Exit(EdgeKind::Trap, None),
+            _ if noreturn::calls_noreturn_import(self.knowledge.image, jump) => {
+                IndirectEdges::Exit(EdgeKind::Trap, None)
+            }
             Some(Resolution::TailCall { slot }) => {
                 let target = slot.and_then(|slot| self.knowledge.image.slot_target(slot));
                 IndirectEdges::Exit(EdgeKind::TailCall, target)

@@ -25,8 +25,8 @@
 pub mod callgraph;
 pub mod cfg;
 pub mod checks;
-pub mod dominators;
 mod conventions;
+pub mod dominators;
 mod executor;
 mod function;
 pub mod graph;

@@ -9,7 +9,9 @@
 //! code that may run, and a translator needs its instruction boundaries. Padding is left out; bytes that do not decode are
 //! counted as data.
 
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic};
 use image::{Image, Svma, SvmaRange};
 
 use crate::transfer::Transfer;
@@ -125,27 +127,19 @@ impl<'data> Listing<'data> {
         }
     }
 
-    /// Decodes the bytes that no known flow reached, except padding and the ranges in `data`.
-    /// Returns the addresses where each stretch of such code begins.
-    pub fn fill_gaps(&mut self, data: &[SvmaRange], returns: &dyn Fn(&Instruction) -> bool) -> Vec<Svma> {
+    /// Decodes the bytes that no known flow reached, except padding and the ranges in `data`; tells whether there were any.
+    pub fn fill_gaps(&mut self, data: &[SvmaRange], returns: &dyn Fn(&Instruction) -> bool) -> bool {
         let first_gap_insn = self.insns.len();
-        let mut roots = Vec::new();
         for part in 0..self.parts.len() {
             for gap in self.gaps(part, data) {
-                self.fill_gap(part, gap, returns, &mut roots);
+                self.fill_gap(part, gap, returns);
             }
         }
         self.first_gap_insn = first_gap_insn;
-        roots
+        self.insns.len() > first_gap_insn
     }
 
-    fn fill_gap(
-        &mut self,
-        part: usize,
-        gap: std::ops::Range<usize>,
-        returns: &dyn Fn(&Instruction) -> bool,
-        roots: &mut Vec<Svma>,
-    ) {
+    fn fill_gap(&mut self, part: usize, gap: Range<usize>, returns: &dyn Fn(&Instruction) -> bool) {
         let base = self.parts[part].range.start;
         let mut offset = gap.start;
         while offset < gap.end {
@@ -157,12 +151,7 @@ impl<'data> Listing<'data> {
                 continue;
             }
             let before = self.insns.len();
-            let mut pending = Vec::new();
-            if self.parts[part].starts[offset] == NONE {
-                let at = base.offset(offset as u64);
-                roots.push(at);
-                pending.push(at);
-            }
+            let mut pending = vec![base.offset(offset as u64)];
             while let Some(root) = pending.pop() {
                 self.follow(root, returns, &mut pending);
             }
@@ -185,7 +174,7 @@ impl<'data> Listing<'data> {
     }
 
     /// Maximal runs of bytes covered by neither instructions nor `data`.
-    fn gaps(&mut self, part: usize, data: &[SvmaRange]) -> Vec<std::ops::Range<usize>> {
+    fn gaps(&mut self, part: usize, data: &[SvmaRange]) -> Vec<Range<usize>> {
         let part = &self.parts[part];
         let mut covered = vec![false; part.bytes.len()];
         let mut cover = |start: u64, len: u64| {
@@ -222,7 +211,7 @@ impl<'data> Listing<'data> {
     }
 }
 
-/// Length of the padding that `bytes` starts with: no-ops of any length, `int3`, zeros, and `data16` fillers.
+/// Length of the padding that `bytes` starts with: no-ops of any length, `int3`, zeros.
 fn padding_len(bytes: &[u8]) -> usize {
     let single = bytes.iter().take_while(|&&byte| matches!(byte, 0x00 | 0x90 | 0xcc)).count();
     if single != 0 {
@@ -230,9 +219,7 @@ fn padding_len(bytes: &[u8]) -> usize {
     }
     let insn = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).decode();
     match insn.mnemonic() {
-        iced_x86::Mnemonic::Nop => insn.len(),
-        // `xchg ax, ax` and `lea rsi, [rsi+0]` style fillers of old assemblers.
-        iced_x86::Mnemonic::Xchg if bytes.starts_with(&[0x66, 0x90]) => insn.len(),
+        Mnemonic::Nop => insn.len(),
         _ => 0,
     }
 }

@@ -57,9 +57,8 @@ const FLAGS: [(u32, &str); 7] = [
     (RflagsBits::OF, "of"),
     (RflagsBits::DF, "df"),
 ];
-const REGISTERS: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
-];
+const REGISTERS: [&str; 16] =
+    ["rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
 
 impl LiveSet {
     /// Nothing.
@@ -100,7 +99,12 @@ impl LiveSet {
     /// Names of the members, registers by number, then flags.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let flags = FLAGS.iter().map(|&(_, name)| name);
-        REGISTERS.into_iter().chain(flags).enumerate().filter(move |(bit, _)| self.0 >> bit & 1 != 0).map(|(_, name)| name)
+        REGISTERS
+            .into_iter()
+            .chain(flags)
+            .enumerate()
+            .filter(move |(bit, _)| self.0 >> bit & 1 != 0)
+            .map(|(_, name)| name)
     }
 
     fn of_flags(rflags: u32) -> LiveSet {
@@ -204,7 +208,10 @@ impl Effects {
 /// Calls and system calls hand all registers to code with conventions of its own.
 fn needs_all_registers(insn: &Instruction) -> bool {
     Transfer::of(insn).is_call()
-        || matches!(insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Int | Mnemonic::Int1 | Mnemonic::Int3)
+        || matches!(
+            insn.mnemonic(),
+            Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Int | Mnemonic::Int1 | Mnemonic::Int3
+        )
 }
 
 /// Whether the instruction can leave a register operand that it "writes" as it was.
@@ -262,13 +269,19 @@ impl Liveness {
     #[must_use]
     pub fn new(image: &Image<'_>, cfg: &Cfg, order: &Order, conventions: FlagConventions) -> Liveness {
         let mut effects = Effects::default();
-        let of_block = |id| cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn)));
+        let of_block =
+            |id| cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn)));
         let of_blocks: Vec<Effect> = cfg.graph.blocks().map(of_block).collect();
         Liveness::from_effects(&of_blocks, cfg, order, conventions)
     }
 
     /// The same, from the effects of blocks.
-    pub(crate) fn from_effects(of_blocks: &[Effect], cfg: &Cfg, order: &Order, conventions: FlagConventions) -> Liveness {
+    pub(crate) fn from_effects(
+        of_blocks: &[Effect],
+        cfg: &Cfg,
+        order: &Order,
+        conventions: FlagConventions,
+    ) -> Liveness {
         let mut this = Liveness { live_in: vec![LiveSet::NONE; cfg.blocks.len()], conventions };
         loop {
             let mut changed = false;
@@ -307,9 +320,7 @@ impl Liveness {
             match (cfg.graph.edge(edge).to, facts.kind) {
                 (Some(next), _) => self.live_in[next.index()],
                 (None, EdgeKind::Return) => registers | self.conventions.at_return,
-                (None, EdgeKind::TailCall) => {
-                    registers | self.conventions.at_return | self.flags_at_call(facts.target)
-                }
+                (None, EdgeKind::TailCall) => registers | self.conventions.at_return | self.flags_at_call(facts.target),
                 (None, EdgeKind::Trap) => registers,
                 (None, _) => registers | LiveSet::ALL_FLAGS,
             }

@@ -76,7 +76,12 @@ pub fn analyze(image: &Image<'_>, executor: &impl Executor) -> ModuleFlow {
 fn scout_all(image: &Image<'_>, pieces: &mut Pieces, executor: &impl Executor) -> Vec<Scouted> {
     let data_pointers = image.code_pointers();
     let address_taken = |at| Start { at, size: None, evidence: Evidence::AddressTaken };
-    let starts: Vec<Start> = data_pointers.iter().map(|&(_, at)| at).filter(|&at| is_plausible_start(pieces, at)).map(address_taken).collect();
+    let starts: Vec<Start> = data_pointers
+        .iter()
+        .map(|&(_, at)| at)
+        .filter(|&at| is_plausible_start(pieces, at))
+        .map(address_taken)
+        .collect();
     pieces.add(image, &starts);
     let mut scouted: BTreeMap<Svma, Scouted> = BTreeMap::new();
     loop {
@@ -109,7 +114,11 @@ fn is_plausible_start(pieces: &Pieces, at: Svma) -> bool {
     pieces.is_uncharted(at) || pieces.find(at).is_some_and(|id| pieces.get(id).range.start == at)
 }
 
-fn analyze_all(knowledge: &Knowledge<'_, '_>, heads: &BTreeSet<PieceId>, executor: &impl Executor) -> Vec<(PieceId, Analyzed)> {
+fn analyze_all(
+    knowledge: &Knowledge<'_, '_>,
+    heads: &BTreeSet<PieceId>,
+    executor: &impl Executor,
+) -> Vec<(PieceId, Analyzed)> {
     let functions: Vec<Vec<PieceId>> =
         knowledge.groups.functions(knowledge.pieces).into_iter().filter(|parts| heads.contains(&parts[0])).collect();
     let size = |parts: &Vec<PieceId>| parts.iter().map(|&part| knowledge.pieces.get(part).range.len()).sum();
@@ -156,7 +165,9 @@ fn learn(
             no_longer_returning.insert(head);
         }
         for edge in flow.cfg.edges.iter().filter(|edge| edge.kind == EdgeKind::TailCall) {
-            if let Some(owner) = edge.target.and_then(|target| pieces.find(target).filter(|&id| pieces.add_entry(id, target))) {
+            if let Some(owner) =
+                edge.target.and_then(|target| pieces.find(target).filter(|&id| pieces.add_entry(id, target)))
+            {
                 stale.insert(groups.head(owner));
             }
         }
@@ -219,7 +230,15 @@ fn assemble(image: &Image<'_>, mut functions: Vec<FunctionFlow>, pieces: &Pieces
                 (_, None) => call(None),
             }
         }
-        let outside = [Sources::ENTRY, Sources::INIT, Sources::FINI, Sources::INIT_ARRAY, Sources::FINI_ARRAY, Sources::DYNSYM, Sources::RESOLVER];
+        let outside = [
+            Sources::ENTRY,
+            Sources::INIT,
+            Sources::FINI,
+            Sources::INIT_ARRAY,
+            Sources::FINI_ARRAY,
+            Sources::DYNSYM,
+            Sources::RESOLVER,
+        ];
         facts.push(FunctionFacts {
             address_taken: function.address_taken,
             called_from_outside: outside.iter().any(|&source| function.sources.contains(source)),

@@ -27,7 +27,10 @@ pub(crate) fn returning(image: &Image<'_>, pieces: &Pieces, scouted: &[Scouted])
     let mut returns = vec![false; pieces.len()];
     let mut pending: Vec<PieceId> = pieces.ids().collect();
     while let Some(id) = pending.pop() {
-        if !returns[id.index()] && !never[id.index()] && graphs[id.index()].returns(&scouted[id.index()].cfg, |_| true, &returns) {
+        if !returns[id.index()]
+            && !never[id.index()]
+            && graphs[id.index()].returns(&scouted[id.index()].cfg, |_| true, &returns)
+        {
             returns[id.index()] = true;
             pending.extend(&dependents[id.index()]);
         }
@@ -76,8 +79,7 @@ impl ReturnGraph {
     fn returns(&self, cfg: &Cfg, counts: impl Fn(EntryKind) -> bool, returns: &[bool]) -> bool {
         let mut reached = vec![false; cfg.blocks.len()];
         let entries = cfg.graph.entries().iter().zip(&cfg.entry_kinds);
-        let mut pending: Vec<BlockId> =
-            entries.filter(|&(_, &kind)| counts(kind)).map(|(&block, _)| block).collect();
+        let mut pending: Vec<BlockId> = entries.filter(|&(_, &kind)| counts(kind)).map(|(&block, _)| block).collect();
         while let Some(block) = pending.pop() {
             if std::mem::replace(&mut reached[block.index()], true) {
                 continue;

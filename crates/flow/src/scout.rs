@@ -111,7 +111,8 @@ impl Surroundings for Alone<'_, '_> {
     }
 
     fn indirect(&self, jump: &Instruction) -> IndirectEdges<'_> {
-        let kind = if noreturn::calls_noreturn_import(self.image, jump) { EdgeKind::Trap } else { EdgeKind::Unresolved };
+        let kind =
+            if noreturn::calls_noreturn_import(self.image, jump) { EdgeKind::Trap } else { EdgeKind::Unresolved };
         IndirectEdges::Exit(kind, noreturn::constant_slot(jump).and_then(|slot| self.image.slot_target(slot)))
     }
 }

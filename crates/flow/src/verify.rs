@@ -146,7 +146,8 @@ fn has_resolved_edges(function: &FunctionFlow, at: Svma, edges: &[(Option<BlockI
     let single = |kinds: &[EdgeKind]| matches!(edges, [(None, facts)] if kinds.contains(&facts.kind));
     match &function.indirect_jumps[index].resolution {
         Resolution::Table(table) => {
-            let targets = edges.iter().filter(|(_, facts)| facts.kind == EdgeKind::JumpTable).map(|(_, facts)| facts.target);
+            let targets =
+                edges.iter().filter(|(_, facts)| facts.kind == EdgeKind::JumpTable).map(|(_, facts)| facts.target);
             targets.eq(table.targets.iter().map(|&target| Some(target))) && edges.len() == table.targets.len()
         }
         Resolution::TailCall { .. } => single(&[EdgeKind::TailCall, EdgeKind::Trap]),

@@ -3,8 +3,8 @@
 mod fixture;
 
 use fixture::{Fixture, address, analyze, function};
-use flow::cfg::{EdgeKind, EntryKind};
 use flow::FunctionFlow;
+use flow::cfg::{EdgeKind, EntryKind};
 use image::{Image, Svma};
 
 /// Kinds of all edges of a function, as a sorted list of (from, kind, target).
@@ -24,14 +24,18 @@ fn addresses(image: &Image<'_>, names: &[&str]) -> Vec<Svma> {
 
 /// A function with unwind information; its labels are visible as symbols.
 fn routine(name: &str, body: &str) -> String {
-    format!(".globl {name}\n.type {name}, @function\n{name}:\n.cfi_startproc\n{body}\n.cfi_endproc\n.size {name}, .-{name}\n")
+    format!(
+        ".globl {name}\n.type {name}, @function\n{name}:\n.cfi_startproc\n{body}\n.cfi_endproc\n.size {name}, .-{name}\n"
+    )
 }
 
 #[test]
 fn blocks_and_edge_kinds() {
     let body = "test %edi,%edi; je B2\nB1: call g\nB1r: jmp B3\nB2: cmp $5,%esi; jae g\nB3: ret";
     let source = format!("{}{}", routine("f", body), routine("g", "ud2"));
-    let source = source.replace("jmp B3", "test %eax,%eax; jne B3; jmp other").replace("ud2", "test %edi,%edi; je 1f; ud2; 1: ret");
+    let source = source
+        .replace("jmp B3", "test %eax,%eax; jne B3; jmp other")
+        .replace("ud2", "test %edi,%edi; je 1f; ud2; 1: ret");
     let fixture = Fixture::assemble(&format!("{source}{}", routine("other", "hlt")));
     let image = fixture.image();
     let module = analyze(&image);
@@ -126,7 +130,8 @@ fn functions_that_do_not_return() {
     let image = fixture.image();
     let module = analyze(&image);
     let returns = |name| function(&image, &module, name).returns;
-    let expected = [("dies", false), ("forwards", false), ("loops", false), ("maybe", true), ("f", false), ("recursive", false)];
+    let expected =
+        [("dies", false), ("forwards", false), ("loops", false), ("maybe", true), ("f", false), ("recursive", false)];
     for (name, expected) in expected {
         assert_eq!(returns(name), expected, "{name}");
     }
@@ -167,11 +172,23 @@ fn functions_without_symbols_or_unwind_entries() {
     let source = "int twice(int x) { return x * 2; } static int thrice(int x) { return x * 3; }
         int (*volatile pointer)(int) = thrice; __attribute__((noinline)) static int once(int x) { __asm__(\"\" : \"+r\"(x)); return x; }
         int main(int argc, char **argv) { return once(twice(argc)) + pointer(argc); }";
-    let fixture = Fixture::build("c", source, &["-O1", "-s", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-inline"]);
+    let fixture = Fixture::build(
+        "c",
+        source,
+        &["-O1", "-s", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-inline"],
+    );
     let image = fixture.image();
     let module = analyze(&image);
-    let by_call = module.functions.iter().filter(|function| function.called && function.sources == image::Sources::default()).count();
-    let by_pointer = module.functions.iter().filter(|function| function.address_taken && function.sources == image::Sources::default()).count();
+    let by_call = module
+        .functions
+        .iter()
+        .filter(|function| function.called && function.sources == image::Sources::default())
+        .count();
+    let by_pointer = module
+        .functions
+        .iter()
+        .filter(|function| function.address_taken && function.sources == image::Sources::default())
+        .count();
     assert!(by_call >= 2, "{by_call}");
     assert!(by_pointer >= 1, "{by_pointer}");
 }

@@ -63,25 +63,37 @@ fn live_at_entry(source: &str) -> Vec<String> {
 }
 
 fn routine(name: &str, body: &str) -> String {
-    format!(".globl {name}; .hidden {name}\n.type {name}, @function\n{name}:\n.cfi_startproc\n{body}\n.cfi_endproc\n.size {name}, .-{name}\n")
+    format!(
+        ".globl {name}; .hidden {name}\n.type {name}, @function\n{name}:\n.cfi_startproc\n{body}\n.cfi_endproc\n.size {name}, .-{name}\n"
+    )
 }
 
 #[test]
 fn dead_on_every_way() {
-    let live = live_at_entry(&routine("f", "test %edi,%edi; je 1f; mov $1,%eax; mov $2,%ecx; ret; 1: mov $3,%eax; mov $4,%ecx; ret"));
+    let live = live_at_entry(&routine(
+        "f",
+        "test %edi,%edi; je 1f; mov $1,%eax; mov $2,%ecx; ret; 1: mov $3,%eax; mov $4,%ecx; ret",
+    ));
     assert!(!live.contains(&"rax".to_owned()) && !live.contains(&"rcx".to_owned()), "{live:?}");
     assert!(live.contains(&"rdi".to_owned()) && live.contains(&"r11".to_owned()), "{live:?}");
 }
 
 #[test]
 fn live_around_a_loop() {
-    let live = live_at_entry(&routine("f", "xor %eax,%eax; 1: add (%rdi),%rax; add %r8,%rdi; dec %esi; jne 1b; xor %r8d,%r8d; ret"));
+    let live = live_at_entry(&routine(
+        "f",
+        "xor %eax,%eax; 1: add (%rdi),%rax; add %r8,%rdi; dec %esi; jne 1b; xor %r8d,%r8d; ret",
+    ));
     assert!(live.contains(&"r8".to_owned()), "{live:?}");
 }
 
 #[test]
 fn callee_that_returns_a_flag() {
-    let source = [routine("f", "test %rdi,%rdi; jne 1f; ret; 1: stc; ret"), routine("g", "call f; jc 1f; xor %eax,%eax; 1: ret")].concat();
+    let source = [
+        routine("f", "test %rdi,%rdi; jne 1f; ret; 1: stc; ret"),
+        routine("g", "call f; jc 1f; xor %eax,%eax; 1: ret"),
+    ]
+    .concat();
     let fixture = Fixture::assemble(&source);
     let image = fixture.image();
     let module = analyze(&image);

@@ -16,7 +16,11 @@ enum Found {
 /// Assembles `body` as function `f`, in which every `L?` is a label, and tells what became of its last indirect jump.
 fn find(body: &str) -> Found {
     const LABELS: [&str; 6] = ["L0", "L1", "L2", "L3", "L4", "L5"];
-    let globals: String = LABELS.iter().filter(|label| body.contains(&format!("{label}:"))).map(|l| format!(".globl {l}; .hidden {l}\n")).collect();
+    let globals: String = LABELS
+        .iter()
+        .filter(|label| body.contains(&format!("{label}:")))
+        .map(|l| format!(".globl {l}; .hidden {l}\n"))
+        .collect();
     let source = format!(
         ".text\n.globl f, other\n{globals}.type f, @function\nf:\n.cfi_startproc\n{body}\n.cfi_endproc\n.size f, .-f\n\
          .type other, @function\nother:\n.cfi_startproc\nxor %eax, %eax\nret\n.cfi_endproc\n.size other, .-other\n"
@@ -28,7 +32,8 @@ fn find(body: &str) -> Found {
     match &jump.resolution {
         Resolution::Table(table) => {
             let is_target = |label: &&str| table.targets.contains(&address(&image, label));
-            let labels: Vec<&str> = LABELS.into_iter().filter(|label| body.contains(&format!("{label}:"))).filter(is_target).collect();
+            let labels: Vec<&str> =
+                LABELS.into_iter().filter(|label| body.contains(&format!("{label}:"))).filter(is_target).collect();
             assert_eq!(labels.len(), table.targets.len(), "every target is a label");
             Found::Table { labels, n_entries: table.n_entries, bound: table.bound }
         }
@@ -53,7 +58,8 @@ fn gcc_position_independent() {
 
 #[test]
 fn clang_position_independent_with_bias() {
-    let body = "add $-10,%edi; cmp $3,%edi; ja L3; lea T(%rip),%rcx; movslq (%rcx,%rdi,4),%rax; add %rcx,%rax; jmp *%rax\n";
+    let body =
+        "add $-10,%edi; cmp $3,%edi; ja L3; lea T(%rip),%rcx; movslq (%rcx,%rdi,4),%rax; add %rcx,%rax; jmp *%rax\n";
     assert_eq!(find(&format!("{body}{ARMS}{RELATIVE}")), table(&["L0", "L1", "L2"], 4, Bound::Compared));
 }
 
@@ -123,7 +129,10 @@ fn one_jump_for_two_tables() {
     let arms = format!("{ARMS}L4: mov $9,%eax; ret\nL5: mov $8,%eax; ret\n");
     let body = "test %esi,%esi; je 1f; cmp $3,%edi; ja L3; mov %edi,%edi; lea T(%rip),%rdx; movslq (%rdx,%rdi,4),%rax; add %rdx,%rax; jmp 2f
         1: cmp $1,%edi; ja L3; mov %edi,%edi; lea U(%rip),%rdx; movslq (%rdx,%rdi,4),%rax; add %rdx,%rax; 2: jmp *%rax\n";
-    assert_eq!(find(&format!("{body}{arms}{RELATIVE}{second}")), table(&["L0", "L1", "L2", "L4", "L5"], 6, Bound::Compared));
+    assert_eq!(
+        find(&format!("{body}{arms}{RELATIVE}{second}")),
+        table(&["L0", "L1", "L2", "L4", "L5"], 6, Bound::Compared)
+    );
 }
 
 #[test]
@@ -135,7 +144,8 @@ fn computed_goto_is_read_until_the_next_table() {
 
 #[test]
 fn table_in_the_text_is_not_code() {
-    let body = "cmp $3,%edi; ja L3; lea T(%rip),%rdx; mov %edi,%edi; movslq (%rdx,%rdi,4),%rax; add %rdx,%rax; jmp *%rax
+    let body =
+        "cmp $3,%edi; ja L3; lea T(%rip),%rdx; mov %edi,%edi; movslq (%rdx,%rdi,4),%rax; add %rdx,%rax; jmp *%rax
         .p2align 2\nT: .long L0-T, L1-T, L2-T, L0-T\n";
     assert_eq!(find(&format!("{body}{ARMS}")), table(&["L0", "L1", "L2"], 4, Bound::Compared));
 }
@@ -151,18 +161,29 @@ fn computed_block_address_without_a_table() {
 fn tail_calls_through_pointers() {
     assert_eq!(find("mov 16(%rdi),%rax; jmp *24(%rax)\n"), Found::TailCall);
     assert_eq!(find("mov %rsi,%rax; mov %rdi,%rsi; jmp *%rax\n"), Found::TailCall);
-    assert_eq!(find("push %rbx; .cfi_adjust_cfa_offset 8; mov %rdi,%rbx; call other; mov (%rbx),%rax; pop %rbx; .cfi_adjust_cfa_offset -8; jmp *8(%rax)\n"), Found::TailCall);
+    assert_eq!(
+        find(
+            "push %rbx; .cfi_adjust_cfa_offset 8; mov %rdi,%rbx; call other; mov (%rbx),%rax; pop %rbx; .cfi_adjust_cfa_offset -8; jmp *8(%rax)\n"
+        ),
+        Found::TailCall
+    );
 }
 
 #[test]
 fn table_of_functions_with_a_hole() {
     let functions = ".section .data.rel.ro,\"aw\"\n.p2align 3\nF: .quad 0, other, other\n.text\n";
-    assert_eq!(find(&format!("cmp $2,%rdi; ja L3; lea F(%rip),%rax; jmp *(%rax,%rdi,8)\nL3: ret\n{functions}")), Found::TailCall);
+    assert_eq!(
+        find(&format!("cmp $2,%rdi; ja L3; lea F(%rip),%rax; jmp *(%rax,%rdi,8)\nL3: ret\n{functions}")),
+        Found::TailCall
+    );
 }
 
 #[test]
 fn pointer_with_a_frame_in_place_is_not_a_tail_call() {
-    assert_eq!(find("push %rbx; .cfi_adjust_cfa_offset 8; mov (%rdi),%rax; jmp *%rax\n"), Found::Unresolved(Reason::PointerInFrame));
+    assert_eq!(
+        find("push %rbx; .cfi_adjust_cfa_offset 8; mov (%rdi),%rax; jmp *%rax\n"),
+        Found::Unresolved(Reason::PointerInFrame)
+    );
 }
 
 #[test]

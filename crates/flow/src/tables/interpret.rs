@@ -72,8 +72,7 @@ impl<'a, 'data> Interpreter<'a, 'data> {
                     (Some(mask), _) => Some(values.and(b, mask)),
                     _ => None,
                 });
-                state.compared =
-                    self.read(state, insn, 0).map(|left| Comparison { left, right: 0, bits });
+                state.compared = self.read(state, insn, 0).map(|left| Comparison { left, right: 0, bits });
             }
             Mnemonic::Imul if insn.op_count() == 3 => {
                 let factors = self.read(state, insn, 1).zip(self.read(state, insn, 2));
@@ -233,7 +232,12 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         }
     }
 
-    fn unary(&mut self, state: &mut State, insn: &Instruction, operation: impl FnOnce(&mut Values, ValueId) -> ValueId) {
+    fn unary(
+        &mut self,
+        state: &mut State,
+        insn: &Instruction,
+        operation: impl FnOnce(&mut Values, ValueId) -> ValueId,
+    ) {
         let bits = operand_bits(insn);
         let result = self.read(state, insn, 0).map(|value| operation(&mut self.values, value));
         let result = result.map(|result| self.values.zext(result, bits));
@@ -277,12 +281,8 @@ impl<'a, 'data> Interpreter<'a, 'data> {
 
     fn unmodelled(&mut self, state: &mut State, insn: &Instruction) {
         let info = self.info.info(insn);
-        let written: Vec<Register> = info
-            .used_registers()
-            .iter()
-            .filter(|used| writes(used.access()))
-            .map(|used| used.register())
-            .collect();
+        let written: Vec<Register> =
+            info.used_registers().iter().filter(|used| writes(used.access())).map(|used| used.register()).collect();
         let stores: Vec<_> = info.used_memory().iter().filter(|used| writes(used.access())).copied().collect();
         for register in written {
             self.make_opaque(state, register, insn.ip());

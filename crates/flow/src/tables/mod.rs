@@ -101,7 +101,8 @@ impl<'a, 'data> Interpretation<'a, 'data> {
     fn settle(&mut self, entries: impl IntoIterator<Item = BlockId>, unwinds: &[(BlockId, BlockId)]) {
         let is_frozen: Vec<bool> = self.after.iter().map(Option::is_some).collect();
         let position = |order: &Order, block| (order.reverse_post_position(block), block);
-        let mut pending: BTreeSet<(u32, BlockId)> = entries.into_iter().map(|entry| position(&self.order, entry)).collect();
+        let mut pending: BTreeSet<(u32, BlockId)> =
+            entries.into_iter().map(|entry| position(&self.order, entry)).collect();
         let mut changes = vec![0u32; self.cfg.blocks.len()];
         while let Some((_, block)) = pending.pop_first() {
             let Some(mut state) = (!is_frozen[block.index()]).then(|| self.state_at(block)).flatten() else { continue };
@@ -188,7 +189,9 @@ impl<'a, 'data> Interpretation<'a, 'data> {
         }
         let first = self.unwinds.partition_point(|&(pad, _)| pad < block);
         let calls = self.unwinds[first..].iter().take_while(|&&(pad, _)| pad == block);
-        calls.filter_map(|&(_, call)| self.after[call.index()].as_ref()).for_each(|after| visit(values, Cow::Borrowed(after)));
+        calls
+            .filter_map(|&(_, call)| self.after[call.index()].as_ref())
+            .for_each(|after| visit(values, Cow::Borrowed(after)));
         let is_landing_pad = self.unwinds.get(first).is_some_and(|&(pad, _)| pad == block);
         if graph.entries().first() == Some(&block) {
             let state = State::at_entry(values);

@@ -76,9 +76,11 @@ impl State {
     pub fn place(&self, place: Place) -> Option<ValueId> {
         match place {
             Place::Register(number) => Some(self.registers[usize::from(number)]),
-            Place::Slot(base, offset) => {
-                self.slots.get(self.first_slot(base, offset)).filter(|slot| slot.is_at(base, offset)).map(|slot| slot.value)
-            }
+            Place::Slot(base, offset) => self
+                .slots
+                .get(self.first_slot(base, offset))
+                .filter(|slot| slot.is_at(base, offset))
+                .map(|slot| slot.value),
             Place::Memory => Some(self.memory),
         }
     }
@@ -190,7 +192,9 @@ impl Merged {
     pub fn keep(&mut self, state: &mut State, block: BlockId, values: &mut Values) {
         let mut keep = |place: Place, value: &mut ValueId, reached: &mut Option<Stage>| match values.get(*value) {
             Value::Merge(at, of) if at == block && of == place => *reached = Some(Stage::OwnName),
-            Value::Merge(at, _) if at == block && *reached != Some(Stage::OwnName) => *reached = Some(Stage::SharedName),
+            Value::Merge(at, _) if at == block && *reached != Some(Stage::OwnName) => {
+                *reached = Some(Stage::SharedName)
+            }
             _ if reached.is_none() => {}
             _ => {
                 *value = values.intern(Value::Merge(block, place));

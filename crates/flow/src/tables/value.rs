@@ -35,7 +35,10 @@ pub(crate) enum Value {
     /// What `place` holds at the start of a block that different values flow into.
     Merge(BlockId, Place),
     /// What an instruction that is not modelled left in `register` (or in memory, for `u8::MAX`).
-    Opaque { ip: u64, register: u8 },
+    Opaque {
+        ip: u64,
+        register: u8,
+    },
     Add(ValueId, ValueId),
     Shl(ValueId, u8),
     Shr(ValueId, u8),
@@ -45,7 +48,11 @@ pub(crate) enum Value {
     Zext(ValueId, u8),
     /// The low bits, sign-extended.
     Sext(ValueId, u8),
-    Load { address: ValueId, memory: ValueId, bytes: u8 },
+    Load {
+        address: ValueId,
+        memory: ValueId,
+        bytes: u8,
+    },
     /// An expression too large to look into.
     Large(ValueId),
 }
