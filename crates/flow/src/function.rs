@@ -3,13 +3,15 @@
 //! Exploring and resolving jump tables alternate until nothing new is found: each table opens code that may contain the next
 //! one. Then the bytes that no flow reached are decoded too, and their indirect jumps get the same treatment.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{Instruction, OpKind};
 use image::{Image, Sources, Svma, SvmaRange};
+use rustc_hash::FxHashMap;
 
 use crate::cfg::{self, Block, Cfg, EdgeKind, EntryKind, IndirectEdges, Surroundings};
+use crate::clobbers;
 use crate::graph::BlockId;
 use crate::grouping::Groups;
 use crate::indirect::{IndirectJump, JumpTable, Resolution};
@@ -197,25 +199,36 @@ impl<'a, 'data> Work<'a, 'data> {
     }
 
     /// Resolves every indirect jump of the graph, those resolved before included: code found since may bring other values.
+    /// What does not resolve is tried again with a closer look at callees.
     fn resolve(&self, cfg: &Cfg) -> Vec<(Svma, Resolution)> {
-        let mut interpretation = OnceCell::new();
-        let mut found = Vec::new();
-        for block in cfg.graph.blocks().filter(|&id| cfg.block(id).transfer == Transfer::IndirectJump) {
+        let jumps = cfg.graph.blocks().filter(|&id| cfg.block(id).transfer == Transfer::IndirectJump);
+        let (mut found, mut open) = (Vec::new(), Vec::new());
+        for block in jumps {
             let at = cfg.block(block).last();
-            let Some(insn) = self.listing.at(at).map(|index| self.listing.get(index)) else { continue };
-            let resolution = match self.resolve_slot(insn) {
-                Some(resolution) => resolution,
-                None => {
-                    interpretation.get_or_init(|| {
-                        Interpretation::new(self.knowledge.image, &self.listing, cfg, &self.unwinds(cfg))
-                    });
-                    match interpretation.get_mut() {
-                        Some(interpretation) => interpretation.resolve(block, self),
-                        None => continue,
-                    }
+            match self.listing.at(at).and_then(|index| self.resolve_slot(self.listing.get(index))) {
+                Some(resolution) => found.push((at, resolution)),
+                None => open.push(block),
+            }
+        }
+        let known = RefCell::new(FxHashMap::default());
+        let look = |callee| {
+            let Knowledge { image, pieces, .. } = *self.knowledge;
+            *known.borrow_mut().entry(callee).or_insert_with(|| clobbers::clobbered_by(image, pieces, callee))
+        };
+        for clobbered_by in [None, Some(&look as &dyn Fn(Svma) -> u16)] {
+            if open.is_empty() {
+                break;
+            }
+            let Knowledge { image, .. } = *self.knowledge;
+            let mut interpretation = Interpretation::new(image, &self.listing, cfg, &self.unwinds(cfg), clobbered_by);
+            open.retain(|&block| {
+                let resolution = interpretation.resolve(block, self);
+                let is_open = matches!(resolution, Resolution::Unresolved(_));
+                if !is_open || clobbered_by.is_some() {
+                    found.push((cfg.block(block).last(), resolution));
                 }
-            };
-            found.push((at, resolution));
+                is_open
+            });
         }
         found
     }

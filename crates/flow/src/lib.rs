@@ -25,6 +25,7 @@
 pub mod callgraph;
 pub mod cfg;
 pub mod checks;
+mod clobbers;
 mod conventions;
 pub mod dominators;
 mod executor;

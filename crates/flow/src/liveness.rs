@@ -332,3 +332,8 @@ impl Liveness {
         callee.and_then(|callee| self.conventions.at_calls.get(&callee)).copied().unwrap_or_default()
     }
 }
+
+/// Whether an access can change the register or memory.
+pub(crate) fn writes(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+}

@@ -6,7 +6,7 @@
 //! (`longjmp`) are known by name.
 
 use iced_x86::{Instruction, OpKind};
-use image::{Image, Svma};
+use image::{Image, Sources, Svma};
 
 use crate::cfg::{Cfg, EdgeKind, EntryKind};
 use crate::graph::BlockId;
@@ -27,9 +27,12 @@ pub(crate) fn returning(image: &Image<'_>, pieces: &Pieces, scouted: &[Scouted])
     let mut returns = vec![false; pieces.len()];
     let mut pending: Vec<PieceId> = pieces.ids().collect();
     while let Some(id) = pending.pop() {
+        // The second half of a linkage stub leads to the dynamic linker, which goes on to where the first half will.
+        let is_stub = pieces.get(id).sources.contains(Sources::PLT);
+        let counts = |kind| kind != EntryKind::Unknown || !is_stub;
         if !returns[id.index()]
             && !never[id.index()]
-            && graphs[id.index()].returns(&scouted[id.index()].cfg, |_| true, &returns)
+            && graphs[id.index()].returns(&scouted[id.index()].cfg, counts, &returns)
         {
             returns[id.index()] = true;
             pending.extend(&dependents[id.index()]);

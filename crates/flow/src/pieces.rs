@@ -110,10 +110,13 @@ impl Pieces {
             return Vec::new();
         }
         let mut changed: Vec<Svma> = fresh.keys().copied().collect();
-        changed.extend(self.pieces.iter().filter(|piece| piece.open_ended).map(|piece| piece.range.start));
+        let open_ended: Vec<SvmaRange> =
+            self.pieces.iter().filter(|piece| piece.open_ended).map(|piece| piece.range).collect();
         self.pieces.extend(fresh.into_values());
         self.pieces.sort_by_key(|piece| piece.range.start);
         self.clip(image);
+        let is_same = |range: &SvmaRange| self.find(range.start).is_some_and(|id| self.get(id).range == *range);
+        changed.extend(open_ended.iter().filter(|range| !is_same(range)).map(|range| range.start));
         changed
     }
 

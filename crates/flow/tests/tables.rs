@@ -157,6 +157,24 @@ fn computed_block_address_without_a_table() {
     assert_eq!(found, table(&["L0", "L1", "L2"], 3, Bound::Width));
 }
 
+/// gcc keeps the table's address in a register that this callee does not touch, though the convention would let it.
+#[test]
+fn table_address_kept_across_a_call() {
+    let body = "lea T(%rip),%rsi; 1: movzbl (%rcx),%eax; inc %rcx; sub $97,%eax; cmp $3,%al; ja L3; movzbl %al,%eax
+        movslq (%rsi,%rax,4),%rax; add %rsi,%rax; jmp *%rax\n";
+    let arms = "L0: call other; jmp 1b\nL1: jmp 1b\nL2: dec %edi; jmp 1b\nL3: ret\n.hidden other\n";
+    assert_eq!(find(&format!("{body}{arms}{RELATIVE}")), table(&["L0", "L1", "L2"], 4, Bound::Compared));
+}
+
+/// A state machine: the state number lives in one register and its extension in another, and only one of them is compared.
+#[test]
+fn bound_on_the_twin_of_the_index() {
+    let body = "xor %ebp,%ebp; xor %r12d,%r12d; lea T(%rip),%rdx; 1: cmp $3,%ebp; ja L3; movslq (%rdx,%r12,4),%rax
+        add %rdx,%rax; jmp *%rax\n";
+    let arms = "L0: mov $1,%ebp; mov $1,%r12d; jmp 1b\nL1: mov (%rdi),%ebp; mov %rbp,%r12; jmp 1b\nL2: mov $3,%ebp; mov $3,%r12d; jmp 1b\nL3: ret\n";
+    assert_eq!(find(&format!("{body}{arms}{RELATIVE}")), table(&["L0", "L1", "L2"], 4, Bound::Compared));
+}
+
 #[test]
 fn tail_calls_through_pointers() {
     assert_eq!(find("mov 16(%rdi),%rax; jmp *24(%rax)\n"), Found::TailCall);

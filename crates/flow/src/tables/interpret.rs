@@ -5,28 +5,31 @@
 //! compilers spill table addresses and indices there, and nothing else is assumed to point at a spill slot. All other memory
 //! has one version, which any other store and any call replaces; two loads are the same value if address and version are.
 
-use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use image::{Image, Svma};
+
+use crate::clobbers::CALLER_SAVED;
+use crate::liveness::writes;
+use crate::transfer::Transfer;
 
 use super::state::{Comparison, Interval, State};
 use super::value::{Place, Value, ValueId, Values, low_mask, sign_extend};
 
 pub(crate) const RSP: usize = 4;
 const RBP: usize = 5;
-/// Registers that a callee may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
-const CALLER_SAVED: [u8; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 
 /// Executes instructions on a [`State`].
-#[derive(Debug)]
 pub(crate) struct Interpreter<'a, 'data> {
     pub image: &'a Image<'data>,
     pub values: Values,
+    /// Which registers a callee changes, where more is to be known than the calling convention says.
+    clobbered_by: Option<&'a dyn Fn(Svma) -> u16>,
     info: InstructionInfoFactory,
 }
 
 impl<'a, 'data> Interpreter<'a, 'data> {
-    pub fn new(image: &'a Image<'data>) -> Interpreter<'a, 'data> {
-        Interpreter { image, values: Values::default(), info: InstructionInfoFactory::new() }
+    pub fn new(image: &'a Image<'data>, clobbered_by: Option<&'a dyn Fn(Svma) -> u16>) -> Interpreter<'a, 'data> {
+        Interpreter { image, values: Values::default(), clobbered_by, info: InstructionInfoFactory::new() }
     }
 
     /// Executes one instruction. Jumps have no effect; what a branch implies is [`refine`]'s business.
@@ -272,7 +275,11 @@ impl<'a, 'data> Interpreter<'a, 'data> {
     }
 
     fn call(&mut self, state: &mut State, insn: &Instruction) {
-        for number in CALLER_SAVED {
+        let clobbered = match (Transfer::of(insn), self.clobbered_by) {
+            (Transfer::Call(callee), Some(clobbered_by)) => clobbered_by(callee),
+            _ => CALLER_SAVED,
+        };
+        for number in (0..16).filter(|number| clobbered >> number & 1 != 0) {
             state.registers[usize::from(number)] = self.opaque(state, insn.ip(), number);
         }
         state.memory = self.opaque(state, insn.ip(), u8::MAX);
@@ -410,8 +417,4 @@ fn source_bits(insn: &Instruction) -> u8 {
         _ => insn.memory_size().size(),
     };
     (bytes * 8).min(64) as u8
-}
-
-fn writes(access: OpAccess) -> bool {
-    matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
 }

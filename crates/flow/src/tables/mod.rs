@@ -67,17 +67,19 @@ const CROWDED: usize = 24;
 const MAX_CHANGES: u32 = 64;
 
 impl<'a, 'data> Interpretation<'a, 'data> {
-    /// Interprets the function. `unwinds` lists calls and the landing pads that exceptions thrown in them reach.
+    /// Interprets the function. `unwinds` lists calls and the landing pads that exceptions thrown in them reach;
+    /// `clobbered_by` tells which registers a callee changes.
     pub fn new(
         image: &'a Image<'data>,
         listing: &'a Listing<'data>,
         cfg: &'a Cfg,
         unwinds: &[(BlockId, BlockId)],
+        clobbered_by: Option<&'a dyn Fn(Svma) -> u16>,
     ) -> Interpretation<'a, 'data> {
         let mut pads: Vec<(BlockId, BlockId)> = unwinds.iter().map(|&(call, pad)| (pad, call)).collect();
         pads.sort_unstable();
         let mut this = Interpretation {
-            interpreter: Interpreter::new(image),
+            interpreter: Interpreter::new(image, clobbered_by),
             listing,
             cfg,
             unwinds: pads,

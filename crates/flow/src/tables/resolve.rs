@@ -200,17 +200,21 @@ impl Interpretation<'_, '_> {
                 reads: reads.into_iter().collect(),
             }),
             Some(_) => Origin::Pointer { slot: None },
-            None if self.mentions_image(target) => Origin::Unknown(Reason::NotATable),
+            None if self.may_be_look_up(target) => Origin::Unknown(Reason::NotATable),
             None => Origin::Pointer { slot: None },
         }
     }
 
-    /// Whether an expression contains an address of the module. One without depends on no table of the module.
-    fn mentions_image(&self, value: ValueId) -> bool {
+    /// Whether an expression contains an address of the module, or what may be an entry of a table of offsets. Without either it
+    /// does not depend on a table of the module.
+    fn may_be_look_up(&self, value: ValueId) -> bool {
         // The first page holds headers; numbers that small are field offsets.
         let is_mapped = |address| address >= 4096 && self.interpreter.image.read(Svma(address), 1).is_some();
-        self.interpreter.values.as_constant(value).is_some_and(is_mapped)
-            || self.interpreter.values.operands(value).any(|operand| self.mentions_image(operand))
+        match self.interpreter.values.get(value) {
+            Value::Const(address) => is_mapped(address),
+            Value::Load { bytes: 1..=7, .. } | Value::Large(_) => true,
+            _ => self.interpreter.values.operands(value).any(|operand| self.may_be_look_up(operand)),
+        }
     }
 
     /// Finds the index of a table look-up: going down from the target while exactly one operand is not constant.

@@ -135,12 +135,17 @@ impl State {
     pub fn join(&mut self, other: &State, block: BlockId, values: &mut Values) {
         let mut twins: Vec<(ValueId, ValueId, ValueId)> = Vec::new();
         let mut merge = |place: Place, mine: &mut ValueId, theirs: ValueId| {
-            if *mine == theirs || values.get(*mine) == Value::Merge(block, place) {
+            if *mine == theirs {
                 return;
             }
+            let has_own_name = values.get(*mine) == Value::Merge(block, place);
             let twin = twins.iter().find(|&&(twin_mine, twin_theirs, _)| (twin_mine, twin_theirs) == (*mine, theirs));
-            let merged = twin.map_or_else(|| values.intern(Value::Merge(block, place)), |&(_, _, merged)| merged);
-            if twin.is_none() && matches!(place, Place::Register(_)) {
+            let merged = match twin {
+                _ if has_own_name => *mine,
+                Some(&(_, _, merged)) => merged,
+                None => values.intern(Value::Merge(block, place)),
+            };
+            if matches!(place, Place::Register(_)) && twin.is_none() {
                 twins.push((*mine, theirs, merged));
             }
             *mine = merged;
