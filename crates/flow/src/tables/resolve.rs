@@ -294,16 +294,13 @@ impl Interpretation<'_, '_> {
                 (interval.high <= low_mask(bits) >> 1).then(|| found(interval, Bound::Compared)).flatten()
             }
             Value::Merge(block, place) => {
-                let mut hull: Option<Interval> = None;
-                for state in self.states_into(block) {
-                    let incoming = state.place(place)?;
-                    let interval = match self.interpreter.values.as_constant(incoming) {
-                        Some(constant) => Interval { low: constant, high: constant },
-                        None => state.bound(incoming)?,
-                    };
-                    hull = Some(hull.map_or(interval, |hull| hull.hull(interval)));
-                }
-                found(hull?, Bound::Compared)
+                let ways: Option<Vec<(ValueId, State)>> =
+                    self.states_into(block).into_iter().map(|state| Some((state.place(place)?, state))).collect();
+                let ways = ways?;
+                let low_half = self.interpreter.values.zext(value, 32);
+                let is_low_half = ways.iter().all(|&(incoming, _)| incoming == value || self.fits_in_32_bits(incoming));
+                let interval = state.bound(low_half).filter(|_| is_low_half).or_else(|| self.hull(&ways));
+                found(interval?, Bound::Compared)
             }
             Value::And(_, mask) => found(Interval { low: 0, high: mask }, Bound::Width),
             Value::Zext(_, bits @ 1..=16) => found(Interval { low: 0, high: low_mask(bits) }, Bound::Width),
@@ -319,6 +316,25 @@ impl Interpretation<'_, '_> {
                 found(Interval { low: 0, high: low_mask(width.saturating_sub(count)) }, Bound::Width)
             }
             _ => None,
+        }
+    }
+
+    /// What the values that come in on each way are known to lie between.
+    fn hull(&self, ways: &[(ValueId, State)]) -> Option<Interval> {
+        let intervals = ways.iter().map(|(incoming, state)| match self.interpreter.values.as_constant(*incoming) {
+            Some(constant) => Some(Interval { low: constant, high: constant }),
+            None => state.bound(*incoming),
+        });
+        intervals.reduce(|hull, interval| Some(hull?.hull(interval?)))?
+    }
+
+    fn fits_in_32_bits(&self, value: ValueId) -> bool {
+        match self.interpreter.values.get(value) {
+            Value::Const(constant) => constant <= low_mask(32),
+            Value::Zext(_, bits) => bits <= 32,
+            Value::Load { bytes, .. } => bytes <= 4,
+            Value::And(_, mask) => mask <= low_mask(32),
+            _ => false,
         }
     }
 
