@@ -103,8 +103,10 @@ pub(crate) struct Knowledge<'a, 'data> {
     pub returns: &'a [bool],
 }
 
+/// Functions with more blocks are not interpreted again just because callees may keep more registers than they must.
+const MAX_BLOCKS_TO_LOOK_CLOSER: usize = 4096;
 /// Rounds of resolving jumps and exploring what they lead to. Nested switches need one for each level.
-const MAX_ROUNDS: u32 = 12;
+const MAX_ROUNDS: u32 = 16;
 
 /// The outcome of analysing one function.
 #[derive(Debug)]
@@ -167,20 +169,35 @@ impl<'a, 'data> Work<'a, 'data> {
         }
     }
 
-    /// Resolves indirect jumps until no new code turns up, and returns the graph.
+    /// Resolves indirect jumps until no new code turns up, and returns the graph. Jumps that do not resolve are tried again with
+    /// a closer look at callees, unless the function is too large for that. One that resolves only until the code behind it
+    /// is known is given up for good.
     fn resolve_jumps(&mut self) -> Cfg {
+        let mut looks_closer = false;
+        let mut given_up: BTreeMap<Svma, Resolution> = BTreeMap::new();
         for _ in 0..MAX_ROUNDS {
             let cfg = cfg::build(&self.listing, &self.entries, self);
-            let found = self.resolve(&cfg);
-            if found.iter().all(|(at, resolution)| self.jumps.get(at) == Some(resolution)) {
+            let mut found: BTreeMap<Svma, Resolution> = self.resolve(&cfg, looks_closer).into_iter().collect();
+            found.extend(given_up.clone());
+            let is_open = |resolution: &Resolution| matches!(resolution, Resolution::Unresolved(_));
+            let is_settled = found.iter().all(|(at, resolution)| self.jumps.get(at) == Some(resolution));
+            let is_lost = |(at, resolution): &(&Svma, &Resolution)| {
+                is_open(resolution) && matches!(self.jumps.get(at), Some(Resolution::Table(_)))
+            };
+            let lost: Vec<Svma> = found.iter().filter(is_lost).map(|(&at, _)| at).collect();
+            let may_look_closer = !looks_closer && cfg.blocks.len() <= MAX_BLOCKS_TO_LOOK_CLOSER;
+            let is_complete = !found.values().any(is_open);
+            if may_look_closer && (!lost.is_empty() || is_settled && !is_complete) {
+                looks_closer = true;
+                continue;
+            }
+            if is_settled {
                 return cfg;
             }
+            given_up.extend(lost.into_iter().filter_map(|at| Some((at, found.get(&at)?.clone()))));
             self.jumps.extend(found);
-            let targets: Vec<Svma> = self.tables().flat_map(|table| &table.targets).copied().collect();
-            if targets.is_empty() {
-                break;
-            }
             self.named_data.take();
+            let targets: Vec<Svma> = self.tables().flat_map(|table| &table.targets).copied().collect();
             self.listing.explore(targets, &|call| self.knowledge.returns(call));
         }
         cfg::build(&self.listing, &self.entries, self)
@@ -199,8 +216,7 @@ impl<'a, 'data> Work<'a, 'data> {
     }
 
     /// Resolves every indirect jump of the graph, those resolved before included: code found since may bring other values.
-    /// What does not resolve is tried again with a closer look at callees.
-    fn resolve(&self, cfg: &Cfg) -> Vec<(Svma, Resolution)> {
+    fn resolve(&self, cfg: &Cfg, looks_closer: bool) -> Vec<(Svma, Resolution)> {
         let jumps = cfg.graph.blocks().filter(|&id| cfg.block(id).transfer == Transfer::IndirectJump);
         let (mut found, mut open) = (Vec::new(), Vec::new());
         for block in jumps {
@@ -210,26 +226,16 @@ impl<'a, 'data> Work<'a, 'data> {
                 None => open.push(block),
             }
         }
-        let known = RefCell::new(FxHashMap::default());
-        let look = |callee| {
-            let Knowledge { image, pieces, .. } = *self.knowledge;
-            *known.borrow_mut().entry(callee).or_insert_with(|| clobbers::clobbered_by(image, pieces, callee))
-        };
-        for clobbered_by in [None, Some(&look as &dyn Fn(Svma) -> u16)] {
-            if open.is_empty() {
-                break;
-            }
-            let Knowledge { image, .. } = *self.knowledge;
-            let mut interpretation = Interpretation::new(image, &self.listing, cfg, &self.unwinds(cfg), clobbered_by);
-            open.retain(|&block| {
-                let resolution = interpretation.resolve(block, self);
-                let is_open = matches!(resolution, Resolution::Unresolved(_));
-                if !is_open || clobbered_by.is_some() {
-                    found.push((cfg.block(block).last(), resolution));
-                }
-                is_open
-            });
+        if open.is_empty() {
+            return found;
         }
+        let Knowledge { image, pieces, .. } = *self.knowledge;
+        let known = RefCell::new(FxHashMap::default());
+        let look =
+            |callee| *known.borrow_mut().entry(callee).or_insert_with(|| clobbers::clobbered_by(image, pieces, callee));
+        let clobbered_by = looks_closer.then_some(&look as &dyn Fn(Svma) -> u16);
+        let mut interpretation = Interpretation::new(image, &self.listing, cfg, &self.unwinds(cfg), clobbered_by);
+        found.extend(open.into_iter().map(|block| (cfg.block(block).last(), interpretation.resolve(block, self))));
         found
     }
 

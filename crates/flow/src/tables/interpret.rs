@@ -204,10 +204,18 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         match address.and_then(|address| self.stack_place(address)) {
             Some((base, offset)) => {
                 let value = value.map(|value| self.values.zext(value, bytes.saturating_mul(8)));
-                state.set_slot(base, offset, bytes, value);
+                state.set_slot(base, offset, bytes, value.filter(|&value| self.may_select(state, value)));
             }
             None => state.memory = self.opaque(state, ip, u8::MAX),
         }
+    }
+
+    /// Whether a value may be the address of a table or an index into one. The other contents of a frame are not worth
+    /// carrying through the function.
+    fn may_select(&self, state: &State, value: ValueId) -> bool {
+        self.values.fits_in_32_bits(value)
+            || matches!(self.values.get(value), Value::Const(_) | Value::Sext(..))
+            || state.bound(value).is_some()
     }
 
     fn binary(

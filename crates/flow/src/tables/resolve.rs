@@ -298,7 +298,9 @@ impl Interpretation<'_, '_> {
                     self.states_into(block).into_iter().map(|state| Some((state.place(place)?, state))).collect();
                 let ways = ways?;
                 let low_half = self.interpreter.values.zext(value, 32);
-                let is_low_half = ways.iter().all(|&(incoming, _)| incoming == value || self.fits_in_32_bits(incoming));
+                let is_low_half = ways
+                    .iter()
+                    .all(|&(incoming, _)| incoming == value || self.interpreter.values.fits_in_32_bits(incoming));
                 let interval = state.bound(low_half).filter(|_| is_low_half).or_else(|| self.hull(&ways));
                 found(interval?, Bound::Compared)
             }
@@ -326,16 +328,6 @@ impl Interpretation<'_, '_> {
             None => state.bound(*incoming),
         });
         intervals.reduce(|hull, interval| Some(hull?.hull(interval?)))?
-    }
-
-    fn fits_in_32_bits(&self, value: ValueId) -> bool {
-        match self.interpreter.values.get(value) {
-            Value::Const(constant) => constant <= low_mask(32),
-            Value::Zext(_, bits) => bits <= 32,
-            Value::Load { bytes, .. } => bytes <= 4,
-            Value::And(_, mask) => mask <= low_mask(32),
-            _ => false,
-        }
     }
 
     /// Reads the table: the target for each value of the index.

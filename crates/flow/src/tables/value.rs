@@ -209,6 +209,17 @@ impl Values {
         }
     }
 
+    /// Whether the upper half is known to be zero.
+    pub fn fits_in_32_bits(&self, value: ValueId) -> bool {
+        match self.get(value) {
+            Value::Const(constant) => constant <= low_mask(32),
+            Value::Zext(_, bits) => bits <= 32,
+            Value::Load { bytes, .. } => bytes <= 4,
+            Value::And(_, mask) => mask <= low_mask(32),
+            _ => false,
+        }
+    }
+
     /// The operands of an expression.
     pub fn operands(&self, id: ValueId) -> impl Iterator<Item = ValueId> + use<> {
         let (a, b) = match self.get(id) {
