@@ -8,7 +8,7 @@
 use std::env;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, Placement, PlanOptions
 use flow::{Executor, FunctionFlow};
 use image::Image;
 
+use crate::corpus::DEFAULT_DIR;
 use crate::module::short_name;
 use crate::table::{Table, grouped};
 use crate::threads::Threads;
@@ -24,15 +25,12 @@ use crate::threads::Threads;
 /// The program whose analysis is compared with objdump.
 const LARGE: &str = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1";
 
-/// Files of growing size, 10 KB to 90 MB of text.
-const LADDER: [&str; 6] = [
-    "/usr/bin/true",
-    "/usr/bin/gzip",
-    "/usr/bin/perl",
-    "/usr/bin/python3.11",
-    LARGE,
-    "/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1",
-];
+/// Files of growing size, from 16 KB of text; [`largest`] comes on top.
+const LADDER: [&str; 5] =
+    ["/usr/bin/true", "/usr/bin/gzip", "/usr/bin/perl", LARGE, "/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1"];
+
+/// A package with a library of more than 100 MB of text. It is unpacked beside the corpus, not installed.
+const LARGEST: &str = "libqt5webenginecore5";
 
 /// Name of the hidden subcommand that runs [`probe`].
 pub const PROBE_COMMAND: &str = "bench-probe";
@@ -211,13 +209,14 @@ fn ladder(rounds: NonZeroUsize, threads: NonZeroUsize) -> anyhow::Result<Table> 
         "ns/instruction",
         "peak MiB",
     ]);
-    for path in LADDER.map(Path::new) {
-        let mut runs = (0..rounds.get()).map(|_| run_probe(path, threads)).collect::<Result<Vec<_>, _>>()?;
+    let paths = LADDER.iter().map(PathBuf::from).chain([largest()?]);
+    for path in paths {
+        let mut runs = (0..rounds.get()).map(|_| run_probe(&path, threads)).collect::<Result<Vec<_>, _>>()?;
         runs.sort_by_key(|(cost, _)| cost.elapsed);
         let Some((cost, probe)) = runs.first() else { continue };
         let ms = |us: u64| format!("{:.1}", us as f64 / 1e3);
         table.row([
-            short_name(path),
+            short_name(&path),
             grouped(probe.text_bytes),
             grouped(probe.n_insns),
             ms(microseconds(cost.elapsed)),
@@ -229,6 +228,25 @@ fn ladder(rounds: NonZeroUsize, threads: NonZeroUsize) -> anyhow::Result<Table> 
         ]);
     }
     Ok(table)
+}
+
+/// The library of [`LARGEST`], downloaded and unpacked if it is not there yet.
+fn largest() -> anyhow::Result<PathBuf> {
+    let folder = Path::new(DEFAULT_DIR).join("packages");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let library_in = |folder: &Path| -> anyhow::Result<Option<PathBuf>> {
+        let Ok(files) = fs::read_dir(folder.join("usr/lib/x86_64-linux-gnu")) else { return Ok(None) };
+        let mut files = files.collect::<Result<Vec<_>, _>>()?;
+        files.retain(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
+        Ok(files.into_iter().max_by_key(|file| file.metadata().map_or(0, |facts| facts.len())).map(|file| file.path()))
+    };
+    if let Some(library) = library_in(&folder)? {
+        return Ok(library);
+    }
+    let script = format!("apt-get download -qq {LARGEST} && dpkg -x {LARGEST}_*.deb . && rm {LARGEST}_*.deb");
+    let status = Command::new("sh").args(["-ec", &script]).current_dir(&folder).status()?;
+    ensure!(status.success(), "cannot download the package {LARGEST}; run 'apt-get update' and try again");
+    library_in(&folder)?.with_context(|| format!("no library in the package {LARGEST}"))
 }
 
 fn run_probe(path: &Path, threads: NonZeroUsize) -> anyhow::Result<(Cost, Probe)> {
