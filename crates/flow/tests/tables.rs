@@ -142,6 +142,14 @@ fn computed_goto_is_read_until_the_next_table() {
     assert_eq!(find(&format!("{body}{ARMS}{tables}")), table(&["L0", "L1", "L2"], 3, Bound::Scanned));
 }
 
+/// clang without optimization stores the label before it jumps there.
+#[test]
+fn entry_spilled_to_the_stack() {
+    let tables = ".section .data.rel.ro,\"aw\"\n.p2align 3\nT: .quad L0, L1, L2, L3\n.text\n";
+    let body = "movzbl (%rdi),%eax; lea T(%rip),%rcx; mov (%rcx,%rax,8),%rax; mov %rax,-8(%rsp); mov -8(%rsp),%rax; jmp *%rax\n";
+    assert_eq!(find(&format!("{body}{ARMS}{tables}")), table(&["L0", "L1", "L2", "L3"], 4, Bound::Width));
+}
+
 #[test]
 fn table_in_the_text_is_not_code() {
     let body =

@@ -210,12 +210,22 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         }
     }
 
-    /// Whether a value may be the address of a table or an index into one. The other contents of a frame are not worth
-    /// carrying through the function.
+    /// Whether a value may be the address of a table, an index into one, or an entry. The other contents of a frame are not
+    /// worth carrying through the function.
     fn may_select(&self, state: &State, value: ValueId) -> bool {
+        let has_module_address = |value| self.is_module_address(self.values.split_constant(value).1);
         self.values.fits_in_32_bits(value)
-            || matches!(self.values.get(value), Value::Const(_) | Value::Sext(..))
             || state.bound(value).is_some()
+            || match self.values.get(value) {
+                Value::Sext(..) => true,
+                Value::Load { address, .. } => has_module_address(address),
+                _ => has_module_address(value),
+            }
+    }
+
+    /// Whether a number is an address in the file. The first page holds headers; numbers that small are field offsets.
+    pub fn is_module_address(&self, number: u64) -> bool {
+        number >= 4096 && self.image.read(Svma(number), 1).is_some()
     }
 
     fn binary(

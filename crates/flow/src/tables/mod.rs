@@ -93,9 +93,7 @@ impl<'a, 'data> Interpretation<'a, 'data> {
         let (unknown, known): (Vec<_>, Vec<_>) = entries.partition(|&(_, &kind)| kind == EntryKind::Unknown);
         this.settle(known.into_iter().map(|(&entry, _)| entry), unwinds);
         // Code that nothing is known to reach must not spoil what is known about the rest.
-        for (&entry, _) in unknown {
-            this.settle([entry], unwinds);
-        }
+        this.settle(unknown.into_iter().map(|(&entry, _)| entry), unwinds);
         this
     }
 

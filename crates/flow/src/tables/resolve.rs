@@ -208,10 +208,8 @@ impl Interpretation<'_, '_> {
     /// Whether an expression contains an address of the module, or what may be an entry of a table of offsets. Without either it
     /// does not depend on a table of the module.
     fn may_be_look_up(&self, value: ValueId) -> bool {
-        // The first page holds headers; numbers that small are field offsets.
-        let is_mapped = |address| address >= 4096 && self.interpreter.image.read(Svma(address), 1).is_some();
         match self.interpreter.values.get(value) {
-            Value::Const(address) => is_mapped(address),
+            Value::Const(address) => self.interpreter.is_module_address(address),
             Value::Load { bytes: 1..=7, .. } | Value::Large(_) => true,
             _ => self.interpreter.values.operands(value).any(|operand| self.may_be_look_up(operand)),
         }
