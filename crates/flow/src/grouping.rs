@@ -80,7 +80,7 @@ impl Groups {
     /// Makes two pieces parts of one function, unless both head functions of their own. Where neither does, `main` leads.
     /// Tells whether they are one now.
     pub fn join(&mut self, pieces: &Pieces, main: PieceId, part: PieceId) -> bool {
-        let (main, part) = (self.head(main), self.head(part));
+        let (main, part) = (self.shortened_head(main), self.shortened_head(part));
         if main == part {
             return true;
         }
@@ -98,6 +98,13 @@ impl Groups {
             id = self.parent[id.index()];
         }
         id
+    }
+
+    /// The head of `id`, which from now on is found in one step.
+    fn shortened_head(&mut self, id: PieceId) -> PieceId {
+        let head = self.head(id);
+        self.parent[id.index()] = head;
+        head
     }
 
     /// Every function as its pieces, the head first, the others by address; functions by address of their head.
