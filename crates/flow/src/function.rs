@@ -14,7 +14,7 @@ use crate::cfg::{self, Block, Cfg, EdgeKind, EntryKind, IndirectEdges, Surroundi
 use crate::clobbers;
 use crate::graph::BlockId;
 use crate::grouping::Groups;
-use crate::indirect::{IndirectJump, JumpTable, Resolution};
+use crate::indirect::{IndirectJump, JumpTable, Reason, Resolution};
 use crate::listing::Listing;
 use crate::liveness::{Effect, Effects, FlagConventions, Liveness};
 use crate::loops::Loops;
@@ -181,10 +181,9 @@ impl<'a, 'data> Work<'a, 'data> {
             found.extend(given_up.clone());
             let is_open = |resolution: &Resolution| matches!(resolution, Resolution::Unresolved(_));
             let is_settled = found.iter().all(|(at, resolution)| self.jumps.get(at) == Some(resolution));
-            let is_lost = |(at, resolution): &(&Svma, &Resolution)| {
-                is_open(resolution) && matches!(self.jumps.get(at), Some(Resolution::Table(_)))
-            };
-            let lost: Vec<Svma> = found.iter().filter(is_lost).map(|(&at, _)| at).collect();
+            let is_table = |resolution: &Resolution| matches!(resolution, Resolution::Table(_));
+            let is_lost = |at: &Svma, now: &Resolution| !is_table(now) && self.jumps.get(at).is_some_and(is_table);
+            let lost: Vec<Svma> = found.iter().filter(|(at, now)| is_lost(at, now)).map(|(&at, _)| at).collect();
             let may_look_closer = !looks_closer && cfg.blocks.len() <= MAX_BLOCKS_TO_LOOK_CLOSER;
             let is_complete = !found.values().any(is_open);
             if may_look_closer && (!lost.is_empty() || is_settled && !is_complete) {
@@ -194,7 +193,9 @@ impl<'a, 'data> Work<'a, 'data> {
             if is_settled {
                 return cfg;
             }
-            given_up.extend(lost.into_iter().filter_map(|at| Some((at, found.get(&at)?.clone()))));
+            // What has been seen to lead into the function is not a tail call, whatever else can arrive at the jump.
+            given_up.extend(lost.into_iter().map(|at| (at, Resolution::Unresolved(Reason::Mixed))));
+            found.extend(given_up.clone());
             self.jumps.extend(found);
             self.named_data.take();
             let targets: Vec<Svma> = self.tables().flat_map(|table| &table.targets).copied().collect();

@@ -123,33 +123,46 @@ impl Interpretation<'_, '_> {
     /// `None` if there is no such block.
     fn split(&mut self, target: ValueId, surface: &dyn Surface, search: &mut Search) -> Option<Origin> {
         let block = self.last_merge(target)?;
-        if search.trail.len() >= MAX_DEPTH || search.trail.contains(&target) {
-            return None;
+        if search.trail.len() >= MAX_DEPTH {
+            return Some(Origin::Unknown(Reason::TooComplex));
         }
         search.trail.push(target);
+        let origin = self.origin_by_ways(target, block, surface, search);
+        search.trail.pop();
+        Some(origin)
+    }
+
+    fn origin_by_ways(
+        &mut self,
+        target: ValueId,
+        block: BlockId,
+        surface: &dyn Surface,
+        search: &mut Search,
+    ) -> Origin {
         let mut tables = Entries::default();
         let mut pointer = None;
         for state in self.states_into(block) {
             search.ways += 1;
             if search.ways > MAX_WAYS {
-                return Some(Origin::Unknown(Reason::TooComplex));
+                return Origin::Unknown(Reason::TooComplex);
             }
-            let Some(value) = self.substitute(target, block, &state) else { continue };
+            let Some(value) = self.substitute(target, block, &state) else {
+                return Origin::Unknown(Reason::NotATable);
+            };
             if search.trail.contains(&value) {
                 continue;
             }
             match self.origin(value, &state, surface, search) {
                 Origin::Table(entries) => tables.absorb(entries),
                 Origin::Pointer { slot } => pointer = Some(slot),
-                unknown @ Origin::Unknown(_) => return Some(unknown),
+                unknown @ Origin::Unknown(_) => return unknown,
             }
         }
-        search.trail.pop();
-        Some(match (pointer, tables.targets.is_empty()) {
+        match (pointer, tables.targets.is_empty()) {
             (None, false) => Origin::Table(tables),
             (Some(_), false) => Origin::Unknown(Reason::Mixed),
             (_, true) => Origin::Pointer { slot: None },
-        })
+        }
     }
 
     /// The last block, in the order of the function's flow, where values that `value` depends on flow together.
