@@ -50,14 +50,32 @@ fn main() -> ExitCode {
     }
 }
 
+/// The runtime is a workspace of its own.
+const RUNTIME: [&str; 2] = ["--manifest-path", "crates/runtime/Cargo.toml"];
+
 fn test() -> Result<()> {
-    let mut steps = Steps::new(5);
+    let mut steps = Steps::new(6);
     steps.run("packages", install_packages)?;
-    steps.run("fmt", || steps::cargo(&["fmt", "--all", "--check"]))?;
+    steps.run("fmt", || {
+        steps::cargo(&["fmt", "--all", "--check"])?;
+        steps::cargo(&["fmt", "--all", "--check", RUNTIME[0], RUNTIME[1]])
+    })?;
     steps.run("clippy", || {
-        steps::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+        steps::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+        steps::cargo(&[
+            "clippy",
+            RUNTIME[0],
+            RUNTIME[1],
+            "--release",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ])
     })?;
     steps.run("tidy", tidy)?;
+    steps.run("test runtime", || steps::cargo(&["test", RUNTIME[0], RUNTIME[1], "--release", "--quiet"]))?;
     steps.run("test", || steps::cargo(&["test", "--workspace", "--quiet"]))?;
     steps.finish();
     Ok(())

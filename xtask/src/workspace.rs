@@ -44,11 +44,18 @@ impl TextFile {
     }
 }
 
+/// The workspace, and the crate that needs one of its own.
+const MANIFESTS: [&str; 2] = ["Cargo.toml", "crates/runtime/Cargo.toml"];
+
 impl Workspace {
     pub fn load() -> Result<Workspace> {
         let root = root();
-        let metadata = Metadata::read()?;
-        Ok(Workspace { crates: metadata.crates(&root)?, files: text_files(&root)? })
+        let mut crates = Vec::new();
+        for manifest in MANIFESTS {
+            crates.extend(Metadata::read(manifest)?.crates(&root)?);
+        }
+        crates.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Workspace { crates, files: text_files(&root)? })
     }
 
     pub fn file(&self, path: &str) -> Option<&TextFile> {
@@ -135,9 +142,10 @@ struct DependencyKind {
 }
 
 impl Metadata {
-    fn read() -> Result<Metadata> {
+    fn read(manifest: &str) -> Result<Metadata> {
         let output = crate::steps::cargo_command()
             .args(["metadata", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"])
+            .args(["--manifest-path", manifest])
             .output()
             .context("cargo metadata")?;
         if !output.status.success() {
@@ -158,7 +166,6 @@ impl Metadata {
                 foreign: self.foreign_closure(&package.id),
             });
         }
-        crates.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(crates)
     }
 

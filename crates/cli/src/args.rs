@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::args_record::{CtlArgs, RecordArgs};
 use crate::props::{
     DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax,
     Truncation, View,
 };
 
-/// Look into native x86-64 Linux programs: functions, control flow, loops, paths.
+/// Profile native x86-64 Linux programs as they are: which blocks, edges and paths really run.
 #[derive(Debug, Parser)]
 #[command(name = "strobe", version, before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Args {
@@ -24,18 +25,33 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
+  strobe record -- gzip -k big.tar              run a program and record what it does
+  strobe doctor                                 what this machine allows, and what a tick costs here
   strobe inspect /usr/bin/gzip                  what the program contains
   strobe inspect /usr/bin/gzip -f main          one function: blocks, loops, paths
   strobe inspect ./a.out -f 0x1139 --path 3     the blocks and source lines of one path
   strobe inspect ./a.out -f main --dot | dot -Tsvg > main.svg
   strobe dump cfg /usr/bin/gzip | grep jump-table";
 
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure (one line on standard error says why), 2 wrong usage";
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure (one line on standard error says why), 2 wrong usage; \
+                          `record` ends as the recorded program did";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Record(RecordArgs),
+    Ctl(CtlArgs),
+    Doctor(DoctorArgs),
     Inspect(InspectArgs),
     Dump(DumpArgs),
+}
+
+/// Say what this machine allows strobe to do, what it costs here, and what to change
+#[derive(Debug, ClapArgs)]
+#[command(max_term_width = 100)]
+struct DoctorArgs {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Show what a program or library contains, or everything about one of its functions
@@ -145,6 +161,9 @@ impl Args {
             Color::Never => anstream::ColorChoice::Never,
         };
         let job = match self.command {
+            Command::Record(args) => Job::Record(args.into_props()),
+            Command::Ctl(args) => Job::Ctl(args.into_props()),
+            Command::Doctor(args) => Job::Doctor { json: args.json },
             Command::Inspect(args) => Job::Inspect(args.into_props()),
             Command::Dump(args) => Job::Dump(args.into_props()),
         };

@@ -1,4 +1,4 @@
-//! `strobe`: what is in a native x86-64 Linux program, and (planned) which paths through it really run.
+//! `strobe`: which paths a native x86-64 Linux program really runs, and what is in it.
 //!
 //! A run has two steps. [`args`] holds exactly what was typed and turns it into [`props`], plain values that are
 //! ready to use; the work takes only those. Exit codes: 0 success, 1 the work failed, 2 the command line is wrong.
@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod args_record;
 mod debug_files;
+mod doctor;
 mod dump;
 mod find;
 mod input;
@@ -15,6 +17,7 @@ mod listing;
 mod module;
 mod progress;
 mod props;
+mod record;
 mod report;
 mod threads;
 
@@ -30,7 +33,7 @@ use crate::props::{Job, Props};
 fn main() -> ExitCode {
     let Props { color, job } = Args::parse().into_props();
     match run(&job, color) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "strobe: {error:#}");
@@ -39,15 +42,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(job: &Job, color: anstream::ColorChoice) -> anyhow::Result<()> {
+fn run(job: &Job, color: anstream::ColorChoice) -> anyhow::Result<ExitCode> {
     let stdout = AutoStream::new(io::stdout().lock(), color);
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
     match job {
+        Job::Record(props) => return record::run(props),
+        Job::Ctl(props) => record::outside::control(props)?,
+        Job::Doctor { json } => doctor::run(*json, &mut out)?,
         Job::Inspect(props) => inspect::run(props, &mut out)?,
         Job::Dump(props) => dump::run(props, &mut out)?,
     }
     out.flush()?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -1,7 +1,9 @@
 //! What a run is asked to do, as plain values: no defaults left to find, nothing left to parse.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use image::Svma;
@@ -12,8 +14,82 @@ pub struct Props {
 }
 
 pub enum Job {
+    Record(RecordProps),
+    Ctl(CtlProps),
+    Doctor { json: bool },
     Inspect(InspectProps),
     Dump(DumpProps),
+}
+
+#[derive(Debug)]
+pub struct RecordProps {
+    /// Program and arguments; at least one.
+    pub command: Vec<OsString>,
+    pub output: PathBuf,
+    /// Ticks per second of CPU time; `None`: as the budget allows.
+    pub rate_hz: Option<f64>,
+    /// Checks per burst; `None`: as the budget allows.
+    pub burst_checks: Option<u32>,
+    /// Share of the program's CPU time that recording may cost; `None`: no limit, rate and burst are given.
+    pub budget: Option<f64>,
+    pub tick_source: TickChoice,
+    pub policy: wire::control::Policy,
+    pub samples: u32,
+    pub stride: u32,
+    pub seed: u64,
+    pub stack_bytes: u32,
+    pub window: TimeWindow,
+    pub modules: Vec<String>,
+    pub threads: Vec<String>,
+    pub follow: bool,
+    pub keep_trace: bool,
+    pub verify: bool,
+    pub probe: Probe,
+    pub use_cache: bool,
+    pub quiet: bool,
+}
+
+/// The part of the run in which bursts may start, in time since the program started.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeWindow {
+    pub delay: Duration,
+    pub duration: Option<Duration>,
+    /// Wait for `strobe ctl start` instead of the delay.
+    pub starts_paused: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TickChoice {
+    /// The cheaper one that reaches the rate
+    Auto,
+    /// POSIX timers on the CPU time of each thread: cheap, at most one tick per scheduler tick
+    Timer,
+    /// perf_event task clock: any rate, but more expensive and not everywhere allowed
+    Perf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Probe {
+    /// Record every block of a burst
+    Trace,
+    /// Run bursts without recording blocks: what the copies alone cost
+    None,
+    /// Take ticks and never start a burst: what ticks alone cost
+    Off,
+}
+
+#[derive(Debug)]
+pub struct CtlProps {
+    pub action: CtlAction,
+    pub pid: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CtlAction {
+    /// Let ticks start bursts
+    Start,
+    /// Pause: the program runs on, unrecorded
+    Stop,
 }
 
 #[derive(Debug)]
@@ -95,6 +171,8 @@ pub enum Stage {
     Cfg,
     /// Path counts, cuts, additions
     Paths,
+    /// Instrumented copies, disassembled beside the originals
+    Emit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

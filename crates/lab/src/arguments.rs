@@ -21,6 +21,7 @@ const EXAMPLES: &str = "Examples:
   strobe-lab oracle --program gzip      check the analysis against what gzip executes
   strobe-lab oracle                     the same for all 25 programs (about 3 minutes)
   strobe-lab complete --markdown        completeness of control-flow graphs, as a document
+  strobe-lab transparency --verify      same output under recording, every trace checked
   strobe-lab bench analysis             speed of the analysis against objdump
   strobe-lab fuzz --iterations 100000   damaged files through the real parsers";
 
@@ -39,6 +40,20 @@ pub enum Job {
     },
     /// Count functions with complete control flow, in the programs of the corpus and their libraries.
     Complete {
+        /// Print Markdown.
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Compare what programs put out with and without `strobe record`.
+    Transparency {
+        #[command(flatten)]
+        selection: Selection,
+        /// Settings to record at: default, long, short [default: all].
+        #[arg(long = "setting", value_name = "NAME", num_args = 1..)]
+        settings: Vec<String>,
+        /// Have every burst checked against the control flow of the code.
+        #[arg(long)]
+        verify: bool,
         /// Print Markdown.
         #[arg(long)]
         markdown: bool,

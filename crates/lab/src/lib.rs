@@ -5,6 +5,7 @@
 //! - [`complete`]: how many functions have complete control flow.
 //! - [`bench`]: speed and memory.
 //! - [`fuzz`]: damaged files.
+//! - [`transparency`]: what programs put out with and without recording.
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -16,3 +17,4 @@ pub mod module;
 pub mod oracle;
 pub mod table;
 pub mod threads;
+pub mod transparency;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
-use lab::{bench, complete, corpus, fuzz, oracle};
+use lab::{bench, complete, corpus, fuzz, oracle, transparency};
 
 use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job};
 
@@ -46,6 +46,19 @@ fn run(job: Job) -> anyhow::Result<bool> {
                 show("\n")?;
             }
             Ok(files.iter().all(complete::Completeness::is_sufficient))
+        }
+        Job::Transparency { selection, settings, verify, markdown } => {
+            let (data, programs) = selection.prepare()?;
+            let mut chosen = transparency::settings();
+            chosen.retain(|setting| settings.is_empty() || settings.contains(&setting.name));
+            let extra = if verify { "--verify" } else { "" };
+            let outcomes = transparency::run(&data, &programs, &chosen, extra, |outcome| {
+                let verdict = outcome.difference.as_deref().unwrap_or("same");
+                eprintln!("{} {}: {verdict}", outcome.program, outcome.setting);
+            })?;
+            let table = transparency::table(&outcomes);
+            show(if markdown { table.to_markdown() } else { table.to_string() })?;
+            Ok(outcomes.iter().all(transparency::Outcome::holds))
         }
         Job::Bench(BenchJob::Analysis { rounds, threads }) => show(bench::analysis(rounds, threads)?).map(|()| true),
         Job::BenchProbe { path, threads } => show(bench::probe(&path, Threads(threads))?.to_line()).map(|()| true),

@@ -4,6 +4,7 @@
 //! `grep unresolved` shows where to look.
 
 mod cfg;
+mod emit;
 mod image;
 mod paths;
 
@@ -15,6 +16,7 @@ use crate::find;
 use crate::module::{Files, Module};
 use crate::progress::Progress;
 use crate::props::{DumpProps, Stage};
+use crate::threads::Threads;
 
 pub fn run(props: &DumpProps, out: &mut impl Write) -> Result<()> {
     let progress = Progress::new();
@@ -31,10 +33,15 @@ pub fn run(props: &DumpProps, out: &mut impl Write) -> Result<()> {
         None => &module.flow.functions,
     };
     drop(progress);
+    if props.stage == Stage::Emit {
+        let only = selected.map(|id| &module.flow.functions[id.index()]);
+        return emit::print(&module, only, Threads(props.module.n_threads), out);
+    }
     for function in functions {
         match props.stage {
             Stage::Image => image::print_function(&module.image, &function.parts, out)?,
             Stage::Cfg => cfg::print(&module, function, out)?,
+            Stage::Emit => {}
             Stage::Paths => paths::print(&module, function, props.numbering, selected.is_some(), out)?,
         }
     }

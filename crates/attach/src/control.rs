@@ -1,0 +1,195 @@
+//! The control file of a process: settings that the agent writes, counters that the runtime writes, and the table of modules.
+
+use std::mem::offset_of;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use wire::control::{
+    Control, FILE_BYTES, MAX_MODULES, MODULES_OFFSET, ModuleSlot, Policy, SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET,
+    SYSTEM_CALLS_THAT_LEAVE, TickSource,
+};
+
+use crate::error::{Result, Step};
+use crate::memory::{SharedMemory, Use};
+
+/// What a process is told when it joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Ticks start bursts.
+    pub enabled: bool,
+    /// CPU time between ticks of a thread.
+    pub tick_interval_ns: u64,
+    /// Length of a burst in checks.
+    pub burst_checks: u32,
+    /// Most bytes of stack in a sample, a multiple of 8.
+    pub stack_bytes: u32,
+    /// Which path ends of a burst count.
+    pub policy: Policy,
+    /// Of the policy.
+    pub samples: u32,
+    /// Of the policy.
+    pub stride: u32,
+    /// Seed of random first phases.
+    pub seed: u64,
+    /// Where ticks come from.
+    pub tick_source: TickSource,
+}
+
+/// What the runtime has counted so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Ticks delivered, over all threads.
+    pub ticks: u64,
+    /// Ticks that arrived while the thread was in a burst.
+    pub ticks_in_burst: u64,
+    /// Ticks that found no free segment.
+    pub lost_ticks: u64,
+    /// Cycles spent in tick handlers.
+    pub handler_cycles: u64,
+    /// Ticks in threads that have no area.
+    pub foreign_ticks: u32,
+    /// Times that something was unmapped when the program closed a library.
+    pub unloads: u32,
+    /// Threads that were given an area.
+    pub threads_started: u32,
+    /// Threads that ended in order.
+    pub threads_ended: u32,
+    /// Threads that run unprofiled.
+    pub threads_unprofiled: u32,
+    /// Bursts that the program's signal handlers ended.
+    pub bursts_ended_by_signals: u32,
+    /// CPU nanoseconds of threads that have ended.
+    pub cpu_ns_of_ended_threads: u64,
+    /// Signals whose handlers go through the runtime, bit `n - 1` for signal `n`.
+    pub wrapped_signals: u64,
+    /// Address of the dynamic linker's `r_debug` in the target; 0 if it was not found.
+    pub r_debug: u64,
+}
+
+/// A module's copy, as the runtime sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) copy: u64,
+    pub(crate) copy_len: u64,
+    pub(crate) runs: u64,
+    pub(crate) n_runs: u64,
+    pub(crate) base: u64,
+}
+
+/// The mapped control file.
+#[derive(Debug)]
+pub(crate) struct ControlFile {
+    memory: SharedMemory,
+}
+
+/// The word of a field of [`Control`].
+macro_rules! field32 {
+    ($file:expr, $field:ident) => {
+        $file.memory.word32(offset_of!(Control, $field) as u64)
+    };
+}
+macro_rules! field64 {
+    ($file:expr, $field:ident) => {
+        $file.memory.word64(offset_of!(Control, $field) as u64)
+    };
+}
+
+impl ControlFile {
+    /// A file with these settings and no modules, and the descriptor for the target.
+    pub(crate) fn create(pid: u32, settings: &Settings) -> Result<(ControlFile, OwnedFd)> {
+        let (memory, file) = SharedMemory::create("strobe-control", FILE_BYTES, Use::ReadWrite).step("control file")?;
+        let control = ControlFile { memory };
+        field32!(control, version).store(wire::VERSION, Ordering::Relaxed);
+        field32!(control, pid).store(pid, Ordering::Relaxed);
+        control.enabled().store(settings.enabled.into(), Ordering::Relaxed);
+        control.tick_interval_ns().store(settings.tick_interval_ns, Ordering::Relaxed);
+        control.burst_checks().store(settings.burst_checks, Ordering::Relaxed);
+        control.stack_bytes().store(settings.stack_bytes & !7, Ordering::Relaxed);
+        field32!(control, policy).store(settings.policy as u32, Ordering::Relaxed);
+        field32!(control, samples).store(settings.samples, Ordering::Relaxed);
+        field32!(control, stride).store(settings.stride, Ordering::Relaxed);
+        field64!(control, seed).store(settings.seed, Ordering::Relaxed);
+        field32!(control, tick_source).store(settings.tick_source as u32, Ordering::Relaxed);
+        control.fill_system_calls();
+        Ok((control, file))
+    }
+
+    fn fill_system_calls(&self) {
+        for number in SYSTEM_CALLS_THAT_LEAVE.map(u64::from).into_iter().filter(|&number| number < SYSTEM_CALLS_BYTES) {
+            let (word, byte) = (number / 4 * 4, number % 4);
+            self.memory.word32(SYSTEM_CALLS_OFFSET + word).fetch_or(1 << (8 * byte), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn enabled(&self) -> &AtomicU32 {
+        field32!(self, enabled)
+    }
+
+    pub(crate) fn tick_interval_ns(&self) -> &AtomicU64 {
+        field64!(self, tick_interval_ns)
+    }
+
+    pub(crate) fn burst_checks(&self) -> &AtomicU32 {
+        field32!(self, burst_checks)
+    }
+
+    pub(crate) fn stack_bytes(&self) -> &AtomicU32 {
+        field32!(self, stack_bytes)
+    }
+
+    pub(crate) fn stopped(&self) -> &AtomicU32 {
+        field32!(self, stopped)
+    }
+
+    pub(crate) fn unloads(&self) -> &AtomicU32 {
+        field32!(self, unloads)
+    }
+
+    pub(crate) fn unloads_cleared(&self) -> &AtomicU32 {
+        field32!(self, unloads_cleared)
+    }
+
+    pub(crate) fn n_areas(&self) -> u32 {
+        field32!(self, n_areas).load(Ordering::Acquire)
+    }
+
+    /// Writes a module's slot and then the number of slots. A slot in use is never moved or reused.
+    pub(crate) fn add_module(&self, index: usize, slot: &Slot) {
+        let at = slot_offset(index);
+        let word = |offset: usize| self.memory.word64(at + offset as u64);
+        word(offset_of!(ModuleSlot, copy)).store(slot.copy, Ordering::Relaxed);
+        word(offset_of!(ModuleSlot, copy_len)).store(slot.copy_len, Ordering::Relaxed);
+        word(offset_of!(ModuleSlot, runs)).store(slot.runs, Ordering::Relaxed);
+        word(offset_of!(ModuleSlot, base)).store(slot.base, Ordering::Relaxed);
+        word(offset_of!(ModuleSlot, n_runs)).store(slot.n_runs, Ordering::Release);
+        field32!(self, n_modules).fetch_max(index as u32 + 1, Ordering::Release);
+    }
+
+    /// Voids a slot.
+    pub(crate) fn remove_module(&self, index: usize) {
+        self.memory.word64(slot_offset(index) + offset_of!(ModuleSlot, n_runs) as u64).store(0, Ordering::Release);
+    }
+
+    /// Counters of the process; those of its threads are added by the caller.
+    pub(crate) fn counters(&self) -> Counters {
+        let count = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        Counters {
+            foreign_ticks: count(field32!(self, foreign_ticks)),
+            unloads: count(field32!(self, unloads)),
+            threads_started: count(field32!(self, threads_started)),
+            threads_ended: count(field32!(self, threads_ended)),
+            threads_unprofiled: count(field32!(self, threads_unprofiled)),
+            bursts_ended_by_signals: count(field32!(self, bursts_ended_by_signals)),
+            cpu_ns_of_ended_threads: field64!(self, cpu_ns_of_ended_threads).load(Ordering::Relaxed),
+            wrapped_signals: field64!(self, wrapped_signals).load(Ordering::Relaxed),
+            r_debug: field64!(self, r_debug).load(Ordering::Relaxed),
+            ..Counters::default()
+        }
+    }
+}
+
+fn slot_offset(index: usize) -> u64 {
+    assert!(index < MAX_MODULES, "the caller counts slots");
+    MODULES_OFFSET + (index * size_of::<ModuleSlot>()) as u64
+}

@@ -1,0 +1,293 @@
+//! Copies and maps of the clusters of a process, and who runs them.
+//!
+//! A forked child has its parent's mappings, so both run the same copies by the same maps. An entry in a map is right only for a process that
+//! has the module there. Three rules keep that true, and all of them hold under one lock:
+//!
+//! * A child joins only if it still has every module that has entries.
+//! * A module gets entries only if every process that runs the copies has it.
+//! * When one process unloads a module, its entries go, for all.
+//!
+//! A child that has not joined yet runs no copies. A process that has replaced its program or died does not have the copies mapped any more
+//! and does not count.
+//!
+//! Order of publication: code and runs, then the slot in every process's table of modules, then the entries. A thread can be in a copy as
+//! soon as there are entries, and a signal then needs the slot. Room for copies is never reused, because a thread that was interrupted
+//! inside may still come back.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use wire::clusters::{Cluster, LEADER, N_CLUSTERS};
+use wire::control::MAX_MODULES;
+use wire::recovery::Run;
+
+use crate::control::{ControlFile, Slot};
+use crate::error::{Error, PlaceError, Result, Step};
+use crate::layout::map_bytes;
+use crate::maps::{self, FileId, Mapping};
+use crate::memory::{SharedMemory, Use};
+use crate::modules::MappedModule;
+
+/// Copies start at multiples of this.
+const COPY_ALIGNMENT: u64 = 64;
+
+/// The copies that one process, or a family of forked ones, runs.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    pub(crate) clusters: [Cluster; N_CLUSTERS],
+    memory: [Option<ClusterMemory>; N_CLUSTERS],
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct ClusterMemory {
+    code: SharedMemory,
+    map: SharedMemory,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes used of each cluster's area. Nothing is at offset 0, because a map entry of 0 means that there is no copy.
+    used: [u64; N_CLUSTERS],
+    /// Modules with copies; the index is that of the slot in every process.
+    modules: Vec<Published>,
+    sharers: Vec<Sharer>,
+}
+
+#[derive(Debug)]
+struct Published {
+    module: MappedModule,
+    slot: Slot,
+    cluster: usize,
+    has_entries: bool,
+}
+
+#[derive(Debug)]
+struct Sharer {
+    pid: u32,
+    control: Weak<ControlFile>,
+}
+
+/// Room in an area for copies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) cluster: usize,
+    /// Offset in the area.
+    pub(crate) start: u64,
+    pub(crate) code_bytes: u64,
+    pub(crate) n_runs: u64,
+}
+
+impl Copies {
+    /// Memory for these clusters, and descriptors for the target: copies and map of each cluster in use.
+    pub(crate) fn create(clusters: [Cluster; N_CLUSTERS]) -> Result<(Copies, Vec<OwnedFd>)> {
+        let mut files = Vec::new();
+        let mut memory = [const { None }; N_CLUSTERS];
+        for (cluster, memory) in clusters.iter().zip(&mut memory).filter(|(cluster, _)| cluster.span != 0) {
+            let (code, code_file) =
+                SharedMemory::create("strobe-copies", cluster.copy_len, Use::Execute).step("memory for copies")?;
+            let (map, map_file) =
+                SharedMemory::create("strobe-map", map_bytes(cluster), Use::Read).step("memory for maps")?;
+            files.extend([code_file, map_file]);
+            *memory = Some(ClusterMemory { code, map });
+        }
+        let state = State { used: [COPY_ALIGNMENT; N_CLUSTERS], ..State::default() };
+        Ok((Copies { clusters, memory, state: Mutex::new(state) }, files))
+    }
+
+    /// Lets a process run these copies: writes all slots to its control file.
+    pub(crate) fn share_with(&self, pid: u32, control: &Arc<ControlFile>, maps: &[Mapping]) -> Result<()> {
+        let mut state = self.lock();
+        if !state.modules.iter().all(|each| !each.has_entries || is_mapped(&each.module, maps)) {
+            return Err(Error::DifferentModules);
+        }
+        for (index, each) in state.modules.iter().enumerate() {
+            control.add_module(index, &each.slot);
+        }
+        state.sharers.retain(|sharer| sharer.pid != pid && sharer.control.strong_count() != 0);
+        state.sharers.push(Sharer { pid, control: Arc::downgrade(control) });
+        Ok(())
+    }
+
+    /// Takes room for a copy; it is not given back.
+    pub(crate) fn reserve(
+        &self,
+        cluster: usize,
+        code_bytes: u64,
+        n_runs: u64,
+    ) -> std::result::Result<Room, PlaceError> {
+        let mut state = self.lock();
+        let memory = self.memory.get(cluster).and_then(Option::as_ref).ok_or(PlaceError::OutOfReach)?;
+        let code_bytes = code_bytes.next_multiple_of(size_of::<Run>() as u64);
+        let needed = n_runs.checked_mul(size_of::<Run>() as u64).and_then(|runs| runs.checked_add(code_bytes));
+        let needed = needed.ok_or(PlaceError::Inconsistent)?;
+        let start = state.used[cluster].next_multiple_of(COPY_ALIGNMENT);
+        let free = memory.code.len().min(u64::from(LEADER)).saturating_sub(start);
+        if needed > free {
+            return Err(PlaceError::NoRoom { needed, free });
+        }
+        state.used[cluster] = start + needed;
+        Ok(Room { cluster, start, code_bytes, n_runs })
+    }
+
+    /// Writes code and runs into room that nobody has entries for yet.
+    pub(crate) fn write(&self, room: &Room, code: &[u8], runs: &[Run]) -> std::result::Result<(), PlaceError> {
+        let memory = self.memory[room.cluster].as_ref().ok_or(PlaceError::OutOfReach)?;
+        if code.len() as u64 > room.code_bytes || runs.len() as u64 != room.n_runs {
+            return Err(PlaceError::Inconsistent);
+        }
+        let runs_start = room.start + room.code_bytes;
+        let runs_end = runs_start + room.n_runs * size_of::<Run>() as u64;
+        let in_memory = |range: Range<u64>| memory.code.words64(range).ok_or(PlaceError::Inconsistent);
+        let (whole, tail) = code.as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        for (word, bytes) in in_memory(room.start..runs_start)?.iter().zip(whole.iter().chain([&last])) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        let words = in_memory(runs_start..runs_end)?;
+        for (pair, run) in words.as_chunks::<2>().0.iter().zip(runs) {
+            let [first, second] = run_words(run);
+            pair[0].store(first, Ordering::Relaxed);
+            pair[1].store(second, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes a written copy known: slots first, then entries. `entries` are pairs of an offset from the module's base and an offset in
+    /// the copy, the latter with [`LEADER`] where it applies. Returns the index of the slot.
+    pub(crate) fn publish(
+        &self,
+        pid: u32,
+        module: &MappedModule,
+        room: &Room,
+        entries: impl Iterator<Item = (u32, u32)>,
+    ) -> std::result::Result<usize, PlaceError> {
+        let mut state = self.lock();
+        let index = state.modules.len();
+        if index >= MAX_MODULES {
+            return Err(PlaceError::NoRoom { needed: 1, free: 0 });
+        }
+        self.check_everywhere(&state, pid, module)?;
+        let copy = self.clusters[room.cluster].copy_base + room.start;
+        let slot = Slot {
+            copy,
+            copy_len: room.code_bytes,
+            runs: copy + room.code_bytes,
+            n_runs: room.n_runs,
+            base: module.base,
+        };
+        for control in state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()) {
+            control.add_module(index, &slot);
+        }
+        state.modules.push(Published { module: module.clone(), slot, cluster: room.cluster, has_entries: true });
+        if self.write_entries(module, room, entries).is_none() {
+            self.clear_entries(&mut state, index);
+            return Err(PlaceError::Inconsistent);
+        }
+        Ok(index)
+    }
+
+    fn write_entries(
+        &self,
+        module: &MappedModule,
+        room: &Room,
+        entries: impl Iterator<Item = (u32, u32)>,
+    ) -> Option<()> {
+        let bytes = self.map_range(room.cluster, module)?;
+        let map = self.memory[room.cluster].as_ref()?.map.words32(bytes)?;
+        let start = u32::try_from(room.start).ok()?;
+        for (original, copy) in entries {
+            let is_inside = u64::from(copy & !LEADER) < room.code_bytes;
+            map.get(original as usize).filter(|_| is_inside)?.store(start + copy, Ordering::Release);
+        }
+        Some(())
+    }
+
+    /// The bytes of a cluster's map that belong to a module.
+    fn map_range(&self, cluster: usize, module: &MappedModule) -> Option<Range<u64>> {
+        let Cluster { lo, span, .. } = self.clusters[cluster];
+        let start = module.base.checked_sub(lo)?;
+        let end = module.end.checked_sub(lo)?.min(span);
+        (start < end).then_some(4 * start..4 * end)
+    }
+
+    /// Every process that runs the copies must have the module where this one has it.
+    fn check_everywhere(&self, state: &State, pid: u32, module: &MappedModule) -> std::result::Result<(), PlaceError> {
+        for sharer in state.sharers.iter().filter(|sharer| sharer.control.strong_count() != 0) {
+            let maps = maps::of_process(sharer.pid).unwrap_or_default();
+            if is_mapped(module, &maps) {
+                continue;
+            }
+            if sharer.pid == pid {
+                return Err(PlaceError::Unloaded);
+            }
+            if self.is_run_by(&maps) {
+                return Err(PlaceError::Shared);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_run_by(&self, maps: &[Mapping]) -> bool {
+        let mut in_use = self.clusters.iter().filter(|cluster| cluster.span != 0);
+        in_use.any(|cluster| maps.iter().any(|mapping| mapping.range.start == cluster.copy_base))
+    }
+
+    /// Removes the entries of one module, and its slot from the process that does not have it any more.
+    pub(crate) fn unpublish(&self, index: usize, control: &ControlFile) {
+        let mut state = self.lock();
+        self.clear_entries(&mut state, index);
+        control.remove_module(index);
+    }
+
+    /// Removes what the process does not have any more, and tells it so. Returns the indices of the slots.
+    pub(crate) fn remove_unloaded(&self, pid: u32, control: &ControlFile) -> Result<Vec<usize>> {
+        let mut state = self.lock();
+        let unloads = control.unloads().load(Ordering::Acquire);
+        let maps = maps::of_process(pid)?;
+        let is_gone = |each: &Published| each.has_entries && !is_mapped(&each.module, &maps);
+        let gone = state.modules.iter().enumerate().filter(|(_, each)| is_gone(each)).map(|(index, _)| index);
+        let gone: Vec<usize> = gone.collect();
+        for &index in &gone {
+            self.clear_entries(&mut state, index);
+            control.remove_module(index);
+        }
+        control.unloads_cleared().store(unloads, Ordering::Release);
+        Ok(gone)
+    }
+
+    fn clear_entries(&self, state: &mut State, index: usize) {
+        let Some(each) = state.modules.get_mut(index).filter(|each| each.has_entries) else { return };
+        each.has_entries = false;
+        let memory = self.memory[each.cluster].as_ref();
+        let Some((memory, bytes)) = memory.zip(self.map_range(each.cluster, &each.module)) else { return };
+        if memory.map.clear(bytes.clone()).is_err() {
+            let words = memory.map.words32(bytes).unwrap_or_default();
+            words.iter().for_each(|word| word.store(0, Ordering::Release));
+        }
+    }
+
+    /// A panic elsewhere leaves the state whole: every change is complete before anything that can panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a process has a module's code where `module` says.
+fn is_mapped(module: &MappedModule, maps: &[Mapping]) -> bool {
+    let file = FileId { major: module.dev.0, minor: module.dev.1, inode: module.inode };
+    let has =
+        |address: u64| maps.iter().any(|each| each.is_executable && each.file == file && each.range.contains(&address));
+    module.exec.iter().all(|code| has(code.start) && has(code.end - 1))
+}
+
+/// A run as it lies in memory.
+fn run_words(run: &Run) -> [u64; 2] {
+    let [a, b, c, d] = run.save_end;
+    let [e, f] = run.reserved;
+    let second = u64::from_le_bytes([run.kind, run.saves, a, b, c, d, e, f]);
+    [u64::from(run.copy) | u64::from(run.original) << 32, second]
+}

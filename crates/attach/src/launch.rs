@@ -1,0 +1,271 @@
+//! Starting the program to be profiled.
+//!
+//! The child inherits descriptors, directory and environment, and gets two variables on top: `LD_PRELOAD` with the runtime first, and
+//! the name of the session. The runtime removes both before the program sees them.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::hello::{ENVIRONMENT, flag};
+
+use crate::error::{Result, SpawnError, Step};
+use crate::process::open_pidfd;
+
+const PRELOAD: &str = "LD_PRELOAD";
+/// Bytes that separate paths in `LD_PRELOAD`, or parts of the session variable.
+const SEPARATORS: &[u8] = b" \t\n:;";
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program, a path; a name without a slash is looked up in `PATH`.
+    pub program: PathBuf,
+    /// Its arguments, the first of which is the name that it is called by.
+    pub argv: Vec<OsString>,
+    /// How it joins the session; `None`: it runs unprofiled.
+    pub injection: Option<Injection>,
+}
+
+/// What brings a process into the session.
+#[derive(Debug, Clone)]
+pub struct Injection {
+    /// Path of the runtime, absolute.
+    pub runtime: PathBuf,
+    /// Name of the socket ([`crate::Listener::name`]).
+    pub session: String,
+    /// Children join too.
+    pub follow: bool,
+    /// The runtime only counts ticks.
+    pub no_op: bool,
+}
+
+/// A program that was started.
+#[derive(Debug)]
+pub struct Target {
+    pid: u32,
+    pidfd: Option<OwnedFd>,
+    exit: Option<Exit>,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// Exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// It left a core dump.
+    pub dumped_core: bool,
+    /// What it and the children that it waited for have used.
+    pub used: ResourceUse,
+}
+
+/// Resources, as `wait4` reports them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResourceUse {
+    /// CPU time in user mode.
+    pub user_us: u64,
+    /// CPU time in the kernel.
+    pub system_us: u64,
+    /// Most memory at any time.
+    pub max_resident_bytes: u64,
+    /// Context switches because it waited.
+    pub voluntary_switches: u64,
+    /// Context switches because others had their turn.
+    pub involuntary_switches: u64,
+}
+
+/// Starts a program.
+///
+/// # Errors
+/// When it cannot be executed.
+pub fn spawn(launch: &Launch) -> std::result::Result<Target, SpawnError> {
+    let child = command(launch)?.spawn().map_err(|cause| spawn_error(&launch.program, cause))?;
+    Ok(Target::from(child))
+}
+
+/// The command that [`spawn`] runs, for callers that want to redirect its input or output.
+///
+/// # Errors
+/// When the runtime's path cannot be used.
+pub fn command(launch: &Launch) -> std::result::Result<Command, SpawnError> {
+    let mut command = Command::new(&launch.program);
+    if let Some((name, arguments)) = launch.argv.split_first() {
+        command.arg0(name).args(arguments);
+    }
+    if let Some(injection) = &launch.injection {
+        if injection.runtime.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
+            return Err(SpawnError::RuntimePath { path: injection.runtime.clone() });
+        }
+        command.env(PRELOAD, preload(&injection.runtime, std::env::var_os(PRELOAD).as_deref()));
+        command.env(ENVIRONMENT, injection.session_variable());
+    }
+    Ok(command)
+}
+
+impl Injection {
+    fn session_variable(&self) -> OsString {
+        let mut value = OsString::from(&self.session);
+        value.push(";");
+        value.push(&self.runtime);
+        value.push(";");
+        let flags = [(self.follow, flag::FOLLOW), (self.no_op, flag::NO_OP)];
+        let letters: Vec<u8> = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
+        value.push(OsStr::from_bytes(&letters));
+        value
+    }
+}
+
+fn preload(runtime: &Path, present: Option<&OsStr>) -> OsString {
+    let mut value = OsString::from(runtime);
+    if let Some(present) = present.filter(|present| !present.is_empty()) {
+        value.push(":");
+        value.push(present);
+    }
+    value
+}
+
+fn spawn_error(program: &Path, cause: io::Error) -> SpawnError {
+    let program = program.to_owned();
+    match cause.kind() {
+        io::ErrorKind::NotFound => SpawnError::Missing { program },
+        io::ErrorKind::PermissionDenied => SpawnError::NotExecutable { program },
+        _ => SpawnError::Failed { program, cause },
+    }
+}
+
+impl From<std::process::Child> for Target {
+    fn from(child: std::process::Child) -> Target {
+        Target::from_pid(child.id())
+    }
+}
+
+impl Target {
+    /// A child of this process that nobody else waits for.
+    pub(crate) fn from_pid(pid: u32) -> Target {
+        Target { pid, pidfd: open_pidfd(pid).ok(), exit: None }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Waits until the program has ended.
+    ///
+    /// # Errors
+    /// When somebody else has waited for it.
+    pub fn wait(&mut self) -> Result<Exit> {
+        loop {
+            if let Some(exit) = self.reap(0)? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// How the program ended, if it has.
+    ///
+    /// # Errors
+    /// When somebody else has waited for it.
+    pub fn try_wait(&mut self) -> Result<Option<Exit>> {
+        self.reap(libc::WNOHANG)
+    }
+
+    /// Waits until the program has ended, or for this long.
+    pub fn wait_for(&self, timeout: Duration) {
+        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+        match &self.pidfd {
+            Some(pidfd) => drop(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout))),
+            None => drop(poll(&mut [], Some(&timeout))),
+        }
+    }
+
+    /// Sends a signal, unless the program has ended.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        if self.exit.is_some() {
+            return Ok(());
+        }
+        // SAFETY: no memory is involved. The process has not been waited for, so that the number is still its own.
+        let result = unsafe { libc::kill(self.pid.cast_signed(), signal) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()).step("kill") }
+    }
+
+    fn reap(&mut self, options: i32) -> Result<Option<Exit>> {
+        if self.exit.is_some() {
+            return Ok(self.exit);
+        }
+        let mut status = 0;
+        // SAFETY: `rusage` is plain numbers, for which zeros are fine.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both places are valid for the results.
+        let pid = unsafe { libc::wait4(self.pid.cast_signed(), &mut status, options, &mut usage) };
+        if pid < 0 {
+            let error = io::Error::last_os_error();
+            let is_interrupted = error.kind() == io::ErrorKind::Interrupted;
+            return if is_interrupted { Ok(None) } else { Err(error).step("wait4") };
+        }
+        if pid > 0 {
+            self.exit = Some(exit(status, &usage));
+        }
+        Ok(self.exit)
+    }
+}
+
+fn exit(status: i32, usage: &libc::rusage) -> Exit {
+    let microseconds = |time: libc::timeval| time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_usec.cast_unsigned();
+    Exit {
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        dumped_core: libc::WIFSIGNALED(status) && libc::WCOREDUMP(status),
+        used: ResourceUse {
+            user_us: microseconds(usage.ru_utime),
+            system_us: microseconds(usage.ru_stime),
+            max_resident_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
+            voluntary_switches: usage.ru_nvcsw.cast_unsigned(),
+            involuntary_switches: usage.ru_nivcsw.cast_unsigned(),
+        },
+    }
+}
+
+/// Looks a program up as a shell would: a name with a slash is a path, any other is searched for in `path`.
+#[must_use]
+pub fn find_program(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name));
+    }
+    let candidates = std::env::split_paths(path).map(|directory| directory.join(name));
+    let is_program = |path: &PathBuf| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    candidates.into_iter().find(is_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_preload_stays() {
+        assert_eq!(preload(Path::new("/a/r.so"), None), "/a/r.so");
+        assert_eq!(preload(Path::new("/a/r.so"), Some(OsStr::new(""))), "/a/r.so");
+        assert_eq!(preload(Path::new("/a/r.so"), Some(OsStr::new("x.so y.so"))), "/a/r.so:x.so y.so");
+    }
+
+    #[test]
+    fn session_variable_has_three_parts() {
+        let mut injection =
+            Injection { runtime: "/a/r.so".into(), session: "strobe-1".into(), follow: true, no_op: true };
+        assert_eq!(injection.session_variable(), "strobe-1;/a/r.so;fn");
+        (injection.follow, injection.no_op) = (false, false);
+        assert_eq!(injection.session_variable(), "strobe-1;/a/r.so;");
+    }
+}

@@ -1,0 +1,53 @@
+//! The live side of a recording: processes, and the memory that is shared with them.
+//!
+//! Everything here runs in the agent. A program is started ([`spawn`]) with the runtime preloaded; the runtime says hello on a socket
+//! ([`Listener`]), and the [`Process`] that comes of it owns the memory that both sides see: settings and counters, areas for copies with
+//! their maps, and the streams of samples.
+//!
+//! ```text
+//!    Listener --accept--> Process --modules--> MappedModule       which files are where
+//!                            |----place, unplace                  copies into the target
+//!                            |----drain, salvage--> SampleRef     samples out of it
+//!                            '----set_*, counters                 settings in, counters out
+//! ```
+//!
+//! **The target is not trusted.** It is somebody else's program and may be broken. Whatever the agent reads from shared memory is copied out
+//! first and checked after; the files are sealed so that they cannot shrink under the agent; no message is waited for without a limit.
+//!
+//! **Shared memory is atomics.** The agent never makes a reference to plain data in memory that another process writes. All access goes
+//! through slices of atomic integers, at offsets that come from `wire`, and the unsafe code for that is in one file.
+#![warn(missing_docs)]
+
+mod area;
+mod control;
+mod copies;
+mod drain;
+mod elf;
+mod error;
+mod join;
+mod launch;
+mod launchability;
+mod layout;
+mod listener;
+mod maps;
+mod memory;
+mod modules;
+mod own;
+mod perf;
+mod place;
+pub mod probe;
+mod process;
+mod procfs;
+
+pub use control::{Counters, Settings};
+pub use drain::{Drained, SampleRef};
+pub use error::{Error, PlaceError, Result, SpawnError};
+pub use launch::{Exit, Injection, Launch, ResourceUse, Target, command, find_program, spawn};
+pub use launchability::{Launchability, probe_binary};
+pub use listener::{Joined, Listener};
+pub use modules::{MappedModule, NoCopyReason};
+pub use own::{die_by, time_stamp};
+pub use perf::PerfTicks;
+pub use place::{Placed, Reserved};
+pub use process::Process;
+pub use procfs::{CpuTime, SignalState};

@@ -1,0 +1,107 @@
+//! Putting copies into a process, and taking them out again.
+
+use emit::{Entry, ModuleCopy, Position};
+use wire::clusters::LEADER;
+use wire::recovery::Run;
+
+use crate::copies::Room;
+use crate::error::{PlaceError, Result};
+use crate::modules::MappedModule;
+use crate::process::Process;
+
+/// Room for the copy of a module. What the copy has to know to be made final is in the public fields.
+#[derive(Debug, Clone)]
+pub struct Reserved {
+    /// The module.
+    pub module: MappedModule,
+    /// Address that the copy will have in the process.
+    pub copy: u64,
+    /// First address of the module's cluster.
+    pub cluster_lo: u64,
+    /// Index of the cluster.
+    pub cluster: usize,
+    room: Room,
+}
+
+/// A copy that threads can be sent into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Placed {
+    slot: usize,
+}
+
+impl Process {
+    /// Puts the copy of a module into the process, and into all that were forked from it.
+    ///
+    /// # Errors
+    /// When the module cannot have a copy, there is no room left, the module is gone, or a process that shares the copies has not got it.
+    pub fn place(&self, module: &MappedModule, copy: &ModuleCopy) -> std::result::Result<Placed, PlaceError> {
+        if module.cluster.is_some_and(|cluster| cluster != copy.cluster()) {
+            return Err(PlaceError::Inconsistent);
+        }
+        let reserved = self.reserve(module, copy.code_len(), copy.runs().len())?;
+        let at = Position { module_base: module.base, copy: reserved.copy, cluster_lo: reserved.cluster_lo };
+        let code = copy.place(&at).map_err(|error| match error {
+            emit::Error::OutOfReach | emit::Error::OutsideCluster => PlaceError::OutOfReach,
+            _ => PlaceError::Inconsistent,
+        })?;
+        let entry = |each: Entry| (each.original, each.copy | if each.is_leader { LEADER } else { 0 });
+        self.fill(&reserved, &code, copy.runs(), copy.entries().map(entry))
+    }
+
+    /// Takes room for a copy with `code_bytes` of code and literals and `n_runs` runs.
+    ///
+    /// # Errors
+    /// When the module cannot have a copy, or there is no room left.
+    pub fn reserve(
+        &self,
+        module: &MappedModule,
+        code_bytes: usize,
+        n_runs: usize,
+    ) -> std::result::Result<Reserved, PlaceError> {
+        let cluster = module.cluster.ok_or(PlaceError::OutOfReach)?;
+        let copies = self.copies();
+        let room = copies.reserve(cluster, code_bytes as u64, n_runs as u64)?;
+        let at = copies.clusters[cluster];
+        Ok(Reserved { module: module.clone(), copy: at.copy_base + room.start, cluster_lo: at.lo, cluster, room })
+    }
+
+    /// Writes a copy into its room and makes it known to the process, and to all that were forked from it.
+    ///
+    /// `entries` are pairs of an offset from the module's base and the offset of its twin in the copy, the latter with
+    /// [`LEADER`] set for the start of a block.
+    ///
+    /// # Errors
+    /// When the copy is not what was announced, the module is gone, or a process that shares the copies has not got it.
+    pub fn fill(
+        &self,
+        reserved: &Reserved,
+        code: &[u8],
+        runs: &[Run],
+        entries: impl IntoIterator<Item = (u32, u32)>,
+    ) -> std::result::Result<Placed, PlaceError> {
+        self.copies().write(&reserved.room, code, runs)?;
+        let slot = self.copies().publish(self.pid(), &reserved.module, &reserved.room, entries.into_iter())?;
+        Ok(Placed { slot })
+    }
+
+    /// Takes a copy out of use. Threads that are inside leave it in their own time; its room is not reused.
+    pub fn unplace(&self, placed: Placed) {
+        self.copies().unpublish(placed.slot, self.control());
+    }
+
+    /// Whether the program has closed libraries since the last [`Process::acknowledge_unloads`]. Until then no burst starts.
+    #[must_use]
+    pub fn unloads_pending(&self) -> bool {
+        use std::sync::atomic::Ordering::Acquire;
+        self.control().unloads().load(Acquire) != self.control().unloads_cleared().load(Acquire)
+    }
+
+    /// Takes the copies of all modules that are gone out of use, then lets bursts start again. Returns those copies.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn acknowledge_unloads(&self) -> Result<Vec<Placed>> {
+        let gone = self.copies().remove_unloaded(self.pid(), self.control())?;
+        Ok(gone.into_iter().map(|slot| Placed { slot }).collect())
+    }
+}

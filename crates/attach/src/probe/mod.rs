@@ -1,0 +1,9 @@
+//! What this machine allows, and what ticks cost on it. Facts only; what to make of them is the caller's business.
+
+mod delivery;
+mod system;
+mod ticks;
+
+pub use delivery::delivery_ns;
+pub use system::{System, system};
+pub use ticks::{TickCost, tick_costs};

@@ -1,0 +1,187 @@
+//! One process of a session.
+//!
+//! A [`Process`] is made when a process has joined and lives until the caller drops it, which may be long after the process has died: the
+//! samples are still there. Dropping it ends the recording in a process that is still alive. Methods take `&self` and may be called from
+//! several threads.
+//!
+//! Keep the object of a dead process while children of it may still join: what they run are its copies.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use wire::clusters::{Cluster, N_CLUSTERS};
+
+use crate::area::Arena;
+use crate::control::{ControlFile, Counters};
+use crate::copies::Copies;
+use crate::drain::{Drained, Reader, SampleRef};
+use crate::error::{Error, Result, Step};
+use crate::maps;
+use crate::modules::{self, MappedModule, Surroundings};
+
+/// A process that has joined, with the memory shared with it.
+#[derive(Debug)]
+pub struct Process {
+    identity: Identity,
+    control: Arc<ControlFile>,
+    arena: Arena,
+    copies: Arc<Copies>,
+    reader: Mutex<Reader>,
+}
+
+/// Who a process is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) pid: u32,
+    pub(crate) parent: Option<u32>,
+    pub(crate) first_tid: u32,
+    pub(crate) runtime_address: u64,
+    pub(crate) pidfd: OwnedFd,
+}
+
+impl Process {
+    pub(crate) fn new(identity: Identity, control: Arc<ControlFile>, arena: Arena, copies: Arc<Copies>) -> Process {
+        Process { identity, control, arena, copies, reader: Mutex::new(Reader::new()) }
+    }
+
+    /// Process id, as the agent sees it.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.identity.pid
+    }
+
+    /// The process that it was forked from, if it joined as a child that shares that one's copies.
+    #[must_use]
+    pub fn parent(&self) -> Option<u32> {
+        self.identity.parent
+    }
+
+    /// The thread that joined, by its own account.
+    #[must_use]
+    pub fn first_tid(&self) -> u32 {
+        self.identity.first_tid
+    }
+
+    /// Whether it has not ended. True for one that has replaced its program.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.identity.pidfd, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(0))
+    }
+
+    /// Becomes readable when the process ends.
+    #[must_use]
+    pub fn pidfd(&self) -> &OwnedFd {
+        &self.identity.pidfd
+    }
+
+    /// The clusters of the process; those with `span` 0 are not in use.
+    #[must_use]
+    pub fn clusters(&self) -> &[Cluster; N_CLUSTERS] {
+        &self.copies.clusters
+    }
+
+    /// What the process has loaded now, by address.
+    ///
+    /// # Errors
+    /// When the process is gone or may not be looked at.
+    pub fn modules(&self) -> Result<Vec<MappedModule>> {
+        let maps = maps::of_process(self.pid())?;
+        let program = program_link(self.pid())?;
+        let around = Surroundings {
+            program: &program,
+            runtime_address: self.identity.runtime_address,
+            clusters: &self.copies.clusters,
+        };
+        Ok(modules::modules(&maps, around, &mut |mapping| modules::segments_of_mapped_file(self.pid(), mapping)))
+    }
+
+    /// Reads all samples that are complete and hands them on, oldest first for each thread.
+    pub fn drain(&self, sink: &mut dyn FnMut(SampleRef<'_>)) -> Drained {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).drain(&self.arena, self.control.n_areas(), sink)
+    }
+
+    /// The same for a process that has died or replaced its program: also the bursts that were under way.
+    pub fn salvage(&self, sink: &mut dyn FnMut(SampleRef<'_>)) -> Drained {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).salvage(&self.arena, self.control.n_areas(), sink)
+    }
+
+    /// What the runtime has counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.control.counters();
+        for area in self.arena.areas(self.control.n_areas()) {
+            let [ticks, in_burst, lost, cycles] = area.counts();
+            counters.ticks = counters.ticks.wrapping_add(ticks);
+            counters.ticks_in_burst = counters.ticks_in_burst.wrapping_add(in_burst);
+            counters.lost_ticks = counters.lost_ticks.wrapping_add(lost);
+            counters.handler_cycles = counters.handler_cycles.wrapping_add(cycles);
+        }
+        counters
+    }
+
+    /// Whether ticks start bursts.
+    pub fn set_enabled(&self, enabled: bool) {
+        self.control.enabled().store(enabled.into(), Ordering::Release);
+    }
+
+    /// CPU time between ticks of a thread; each thread takes it over at its next tick.
+    pub fn set_interval_ns(&self, interval_ns: u64) {
+        self.control.tick_interval_ns().store(interval_ns, Ordering::Release);
+    }
+
+    /// CPU time between ticks of a thread.
+    #[must_use]
+    pub fn interval_ns(&self) -> u64 {
+        self.control.tick_interval_ns().load(Ordering::Acquire)
+    }
+
+    /// Length of a burst in checks.
+    pub fn set_burst_checks(&self, checks: u32) {
+        self.control.burst_checks().store(checks, Ordering::Release);
+    }
+
+    /// Most bytes of stack in a sample; rounded down to a multiple of 8.
+    pub fn set_stack_bytes(&self, bytes: u32) {
+        self.control.stack_bytes().store(bytes & !7, Ordering::Release);
+    }
+
+    /// Ends recording in this process for good: threads stop their timers at their next tick.
+    pub fn stop(&self) {
+        self.set_enabled(false);
+        self.control.stopped().store(1, Ordering::Release);
+    }
+
+    pub(crate) fn control(&self) -> &ControlFile {
+        &self.control
+    }
+
+    pub(crate) fn copies(&self) -> &Arc<Copies> {
+        &self.copies
+    }
+}
+
+/// Nobody reads the samples any more, and what others get copies of is no longer checked against this process.
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Target of `/proc/PID/exe`.
+pub(crate) fn program_link(pid: u32) -> Result<OsString> {
+    let path = PathBuf::from(format!("/proc/{pid}/exe"));
+    Ok(fs::read_link(&path).map_err(|cause| Error::ProcessFile { path, cause })?.into_os_string())
+}
+
+/// A descriptor that stands for a process and no later one with the same id.
+pub(crate) fn open_pidfd(pid: u32) -> Result<OwnedFd> {
+    let number = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or(Error::Invisible)?;
+    rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty()).step("pidfd_open")
+}

@@ -1,0 +1,157 @@
+//! Facts about a process that the kernel tells: threads, CPU time, signals, tracer.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use wire::control::TIMER_SIGNAL;
+
+use crate::error::{Error, Result, Step};
+use crate::process::Process;
+
+/// CPU time of a process since it started, over all its threads, ended ones included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// Time on a CPU, exact.
+    pub total_ns: u64,
+    /// Of that, in user mode, in units of the kernel's clock tick.
+    pub user_ns: u64,
+    /// Of that, in the kernel, in units of the kernel's clock tick.
+    pub system_ns: u64,
+}
+
+/// Signals of a process or thread, bit `n - 1` for signal `n`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SignalState {
+    /// Blocked.
+    pub blocked: u64,
+    /// Ignored.
+    pub ignored: u64,
+    /// With a handler.
+    pub caught: u64,
+}
+
+impl Process {
+    /// Ids of the threads that exist now.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn thread_ids(&self) -> Result<Vec<u32>> {
+        let path = PathBuf::from(format!("/proc/{}/task", self.pid()));
+        let names = fs::read_dir(&path).map_err(|cause| Error::ProcessFile { path, cause })?;
+        Ok(names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+    }
+
+    /// The process that traces this one, a debugger for example.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn tracer_pid(&self) -> Result<Option<u32>> {
+        let status = read(self.pid(), "status")?;
+        Ok(status_field(&status, "TracerPid:").and_then(|text| text.parse().ok()).filter(|&pid| pid != 0))
+    }
+
+    /// CPU time used so far.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn cpu_time(&self) -> Result<CpuTime> {
+        let stat = read(self.pid(), "stat")?;
+        let (user, system) = clock_ticks(&stat).unwrap_or((0, 0));
+        let ns_per_tick = 1_000_000_000 / clock_ticks_per_second();
+        Ok(CpuTime {
+            total_ns: process_cpu_ns(self.pid()).step("CPU clock of the process")?,
+            user_ns: user * ns_per_tick,
+            system_ns: system * ns_per_tick,
+        })
+    }
+
+    /// Signals of the process: what is ignored and caught, and what the main thread blocks.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn signals(&self) -> Result<SignalState> {
+        Ok(signal_state(&read(self.pid(), "status")?))
+    }
+
+    /// Threads that block the tick signal and so get no ticks.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn threads_that_block_ticks(&self) -> Result<Vec<u32>> {
+        let bit = 1 << (TIMER_SIGNAL - 1);
+        let blocks = |tid: &u32| {
+            read(self.pid(), &format!("task/{tid}/status")).is_ok_and(|text| signal_state(&text).blocked & bit != 0)
+        };
+        Ok(self.thread_ids()?.into_iter().filter(blocks).collect())
+    }
+}
+
+fn read(pid: u32, name: &str) -> Result<String> {
+    let path = PathBuf::from(format!("/proc/{pid}/{name}"));
+    let bytes = fs::read(&path).map_err(|cause| Error::ProcessFile { path, cause })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn signal_state(status: &str) -> SignalState {
+    let mask = |name| status_field(status, name).and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0);
+    SignalState { blocked: mask("SigBlk:"), ignored: mask("SigIgn:"), caught: mask("SigCgt:") }
+}
+
+/// User and system time. The second field is the program's name in parentheses and may contain anything.
+fn clock_ticks(stat: &str) -> Option<(u64, u64)> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+fn clock_ticks_per_second() -> u64 {
+    // SAFETY: no memory is involved.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).unwrap_or(100).max(1)
+}
+
+fn process_cpu_ns(pid: u32) -> io::Result<u64> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut clock = 0;
+    // SAFETY: `clock` is a valid place for the result.
+    let error = unsafe { libc::clock_getcpuclockid(pid, &mut clock) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the result.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_with_a_nasty_name() {
+        let stat = "42 (a) b 1 2) R 1 42 42 0 -1 4194304 100 0 0 0 17 5 0 0 20 0 1 0 100 1000 10";
+        assert_eq!(clock_ticks(stat), Some((17, 5)));
+        assert_eq!(clock_ticks("nothing"), None);
+    }
+
+    #[test]
+    fn masks() {
+        let status = "Name:\tx\nSigBlk:\t0000000000400000\nSigIgn:\t0000000000001000\nSigCgt:\t0000000180000002\n";
+        let state = signal_state(status);
+        assert_eq!(state, SignalState { blocked: 0x40_0000, ignored: 0x1000, caught: 0x1_8000_0002 });
+    }
+
+    #[test]
+    fn own_cpu_time_is_counted() {
+        assert!(process_cpu_ns(std::process::id()).unwrap() > 0);
+        assert!(process_cpu_ns(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! The command line of `record` and `ctl`, exactly as typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use wire::control::Policy;
+
+use crate::props::{CtlAction, CtlProps, Probe, RecordProps, TickChoice, TimeWindow};
+
+/// Run a program and record which blocks, edges and paths it really runs
+///
+/// The program is not changed and runs at full speed; at ticks of its CPU time, strobe lets it run a short burst in an instrumented
+/// copy of its code. Its output and exit status are its own. `kill -USR1` and `kill -USR2` of strobe start and stop
+/// recording, as `strobe ctl` does.
+#[derive(Debug, ClapArgs)]
+#[command(before_help = EXAMPLES, max_term_width = 100)]
+pub struct RecordArgs {
+    /// The program and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+
+    /// Where the profile goes
+    #[arg(short, long, value_name = "FILE", default_value = "profile.strobe")]
+    output: PathBuf,
+
+    /// Share of the program's CPU time that recording may cost, in percent [default: 1, unless --rate and --burst are both given]
+    #[arg(long, value_name = "PCT", value_parser = parse_percent)]
+    overhead: Option<f64>,
+
+    /// Ticks per second of CPU time [default: chosen by the budget, at most 100]
+    #[arg(long, value_name = "HZ", value_parser = parse_rate)]
+    rate: Option<f64>,
+
+    /// Length of a burst: function entries and loop iterations [default: chosen by the budget, at most 10000]
+    #[arg(long, value_name = "CHECKS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    burst: Option<u32>,
+
+    /// Where ticks come from
+    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = TickChoice::Auto)]
+    tick_source: TickChoice,
+
+    /// Arnold-Grove sampling: take this many samples per tick instead of a burst of fixed length
+    #[arg(long, value_name = "N", requires = "stride", conflicts_with = "burst", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    samples: Option<u32>,
+
+    /// Arnold-Grove sampling: skip 0 to N-1 before the first sample, one more at each tick, starting over
+    #[arg(long, value_name = "N", requires = "samples", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    stride: Option<u32>,
+
+    /// Arnold-Grove sampling: also take only one in STRIDE between samples (PEP takes them in a row)
+    #[arg(long, requires = "stride")]
+    full_stride: bool,
+
+    /// Start recording after this much time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0")]
+    delay: Duration,
+
+    /// Stop recording after this much more time; the program runs on
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+
+    /// Record nothing until `strobe ctl start`, or a USR1 signal
+    #[arg(long, conflicts_with = "delay")]
+    paused: bool,
+
+    /// Only start bursts in modules whose file name contains TEXT; can be repeated
+    #[arg(long, value_name = "TEXT")]
+    module: Vec<String>,
+
+    /// Only record threads with this id or a name that contains TEXT; can be repeated
+    #[arg(long, value_name = "TID|TEXT")]
+    thread: Vec<String>,
+
+    /// Do not record processes that the program starts
+    #[arg(long)]
+    no_follow: bool,
+
+    /// Keep the raw traces of bursts in the profile
+    #[arg(long)]
+    keep_trace: bool,
+
+    /// Check every burst: consecutive blocks must be joined by an edge, a call, a return or an indirect transfer
+    #[arg(long)]
+    verify: bool,
+
+    /// What bursts record
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
+    probe: Probe,
+
+    /// Bytes of stack to keep with each tick
+    #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(0..=131_072))]
+    stack: u32,
+
+    /// Seed of the random phases of first ticks
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Translate everything anew, and keep no translations for the next run
+    #[arg(long)]
+    no_cache: bool,
+
+    /// No progress and no summary; warnings and errors only
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  strobe record -- gzip -k big.tar
+  strobe record --overhead 0.2 -o nightly.strobe -- ./server --config prod.toml
+  strobe record --rate 250 --burst 1000 --duration 10s -- python3 train.py";
+
+/// Start or stop a recording from outside
+#[derive(Debug, ClapArgs)]
+#[command(max_term_width = 100)]
+pub struct CtlArgs {
+    /// What to do
+    #[arg(value_enum)]
+    action: CtlAction,
+
+    /// Process id of the `strobe record`
+    pid: u32,
+}
+
+/// Default share of CPU time that recording may cost.
+const DEFAULT_BUDGET: f64 = 0.01;
+
+impl RecordArgs {
+    pub fn into_props(self) -> RecordProps {
+        let is_length_given = self.burst.is_some() || self.samples.is_some();
+        let is_fixed = self.rate.is_some() && is_length_given;
+        let policy = match (self.samples, self.full_stride) {
+            (None, _) => Policy::Plain,
+            (Some(_), false) => Policy::Simplified,
+            (Some(_), true) => Policy::Full,
+        };
+        RecordProps {
+            command: self.command,
+            output: self.output,
+            rate_hz: self.rate,
+            burst_checks: self.burst,
+            budget: self.overhead.or((!is_fixed).then_some(DEFAULT_BUDGET)),
+            tick_source: self.tick_source,
+            policy,
+            samples: self.samples.unwrap_or(0),
+            stride: self.stride.unwrap_or(1),
+            seed: self.seed.unwrap_or_else(time_seed),
+            stack_bytes: self.stack & !7,
+            window: TimeWindow { delay: self.delay, duration: self.duration, starts_paused: self.paused },
+            modules: self.module,
+            threads: self.thread,
+            follow: !self.no_follow,
+            keep_trace: self.keep_trace,
+            verify: self.verify,
+            probe: self.probe,
+            use_cache: !self.no_cache,
+            quiet: self.quiet,
+        }
+    }
+}
+
+impl CtlArgs {
+    pub fn into_props(self) -> CtlProps {
+        CtlProps { action: self.action, pid: self.pid }
+    }
+}
+
+fn time_seed() -> u64 {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since_epoch.as_nanos() as u64 ^ u64::from(std::process::id()) << 32
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    match number.trim().parse::<f64>() {
+        Ok(percent) if (0.01..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("give a percentage from 0.01 to 100".to_owned()),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(hz) if (0.1..=10_000.0).contains(&hz) => Ok(hz),
+        _ => Err("give ticks per second of CPU time, from 0.1 to 10000".to_owned()),
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit {unit:?}; give for example 500ms, 10s, 2m, 1h")),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(number) if (0.0..1e9).contains(&number) => Ok(Duration::from_secs_f64(number * factor)),
+        _ => Err("give a time such as 500ms, 10s, 2m, 1h".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "x", "5y", "-1s", "1e99"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percentages() {
+        assert_eq!(parse_percent("1"), Ok(0.01));
+        assert_eq!(parse_percent("0.2%"), Ok(0.002));
+        for bad in ["0", "101", "%", "one"] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Keeps the cost of recording under the user's budget by choosing how often to tick and how long bursts are.
+//!
+//! The cost so far has two prices: seconds per tick (delivering the signal, the handler) and seconds per check of a burst. With rate `r`
+//! and burst length `b`, a CPU second costs `r * (tick + b * check)`. Few ticks with long bursts beat many with short ones, so the rate is
+//! lowered only when bursts would become shorter than [`SHORT_BURST`].
+//!
+//! Prices change with the program's phases. So the aim is not the budget itself but what is left of it: whatever has been spent above
+//! the budget until now must be earned back within [`PAYBACK_SECONDS`] of CPU time. [`MARGIN`] keeps the sum below the budget while prices
+//! move.
+
+use crate::record::tally::Cost;
+
+/// Ticks per CPU second when the budget allows.
+pub const USUAL_RATE_HZ: f64 = 100.0;
+/// Checks per burst when the budget allows.
+pub const USUAL_BURST: u32 = 10_000;
+/// Length of the first bursts, before anything is known about prices.
+pub const FIRST_BURST: u32 = 500;
+const SHORT_BURST: f64 = 500.0;
+/// Fewer ticks would leave the controller blind.
+const LEAST_RATE_HZ: f64 = 5.0;
+const MARGIN: f64 = 0.8;
+const PAYBACK_SECONDS: f64 = 1.0;
+/// How fast old prices are forgotten, per adjustment.
+const FORGET: f64 = 0.3;
+
+/// What the user fixed.
+#[derive(Debug, Clone, Copy)]
+pub struct Wishes {
+    pub budget: Option<f64>,
+    pub rate_hz: Option<f64>,
+    pub burst_checks: Option<u32>,
+}
+
+/// What the runtime is told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Setting {
+    pub rate_hz: f64,
+    pub burst_checks: u32,
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Budget {
+    wishes: Wishes,
+    setting: Setting,
+    last: (Cost, f64),
+    tick_price: Option<f64>,
+    check_price: Option<f64>,
+}
+
+impl Budget {
+    pub fn new(wishes: Wishes) -> Budget {
+        let first_burst = if wishes.budget.is_some() { FIRST_BURST } else { USUAL_BURST };
+        let setting = Setting {
+            rate_hz: wishes.rate_hz.unwrap_or(USUAL_RATE_HZ),
+            burst_checks: wishes.burst_checks.unwrap_or(first_burst),
+        };
+        Budget { wishes, setting, last: (Cost::default(), 0.0), tick_price: None, check_price: None }
+    }
+
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// Takes the totals so far, cost and CPU seconds of the program, and returns what to do from now on.
+    pub fn adjust(&mut self, cost: Cost, cpu_seconds: f64) -> Setting {
+        let Some(budget) = self.wishes.budget else { return self.setting };
+        let (before, _) = std::mem::replace(&mut self.last, (cost, cpu_seconds));
+        learn(&mut self.tick_price, cost.tick_seconds - before.tick_seconds, cost.n_ticks - before.n_ticks);
+        learn(&mut self.check_price, cost.burst_seconds - before.burst_seconds, cost.n_checks - before.n_checks);
+        let (Some(tick), Some(check)) = (self.tick_price, self.check_price) else { return self.setting };
+
+        let in_hand = budget * MARGIN * cpu_seconds - cost.seconds();
+        let allowance = (budget * MARGIN + in_hand.min(0.0) / PAYBACK_SECONDS).max(0.0);
+        let usual_rate = self.wishes.rate_hz.unwrap_or(USUAL_RATE_HZ);
+        let affordable = (allowance / usual_rate - tick) / check.max(1e-12);
+        let burst = match self.wishes.burst_checks {
+            Some(fixed) => f64::from(fixed),
+            None => affordable.clamp(SHORT_BURST, f64::from(USUAL_BURST)),
+        };
+        let rate = (allowance / (tick + burst * check)).clamp(LEAST_RATE_HZ, usual_rate);
+        self.setting = Setting { rate_hz: rate, burst_checks: burst as u32 };
+        self.setting
+    }
+}
+
+fn learn(price: &mut Option<f64>, spent: f64, n: f64) {
+    if n >= 1.0 {
+        let latest = spent / n;
+        *price = Some(price.map_or(latest, |known| known + FORGET * (latest - known)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a program of `seconds` whose prices are given per second, adjusting 20 times a second; returns the share it cost.
+    fn simulate(wishes: Wishes, prices: impl Fn(f64) -> (f64, f64), seconds: f64) -> (f64, Setting) {
+        let mut budget = Budget::new(wishes);
+        let (mut cost, mut cpu) = (Cost::default(), 0.0);
+        let step = 0.05;
+        let mut owed_ticks = 0.0;
+        while cpu < seconds {
+            let (tick, check) = prices(cpu);
+            let setting = budget.setting();
+            owed_ticks += setting.rate_hz * step;
+            let ticks = owed_ticks.floor();
+            owed_ticks -= ticks;
+            cost.n_ticks += ticks;
+            cost.n_checks += ticks * f64::from(setting.burst_checks);
+            cost.tick_seconds += ticks * tick;
+            cost.burst_seconds += ticks * f64::from(setting.burst_checks) * check;
+            cpu += step;
+            budget.adjust(cost, cpu);
+        }
+        (cost.seconds() / cpu, budget.setting())
+    }
+
+    fn wishes(budget: f64) -> Wishes {
+        Wishes { budget: Some(budget), rate_hz: None, burst_checks: None }
+    }
+
+    #[test]
+    fn the_budget_holds_at_steady_prices() {
+        for budget in [0.002, 0.01, 0.05] {
+            for (tick, check) in [(2e-6, 4e-9), (9e-6, 5e-9), (20e-6, 50e-9), (60e-6, 200e-9)] {
+                let (share, setting) = simulate(wishes(budget), |_| (tick, check), 20.0);
+                assert!(share <= budget, "{budget} {tick} {check}: {share} {setting:?}");
+                assert!(share >= 0.4 * budget || setting.burst_checks == USUAL_BURST, "{share} {setting:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_budget_holds_over_phases() {
+        for budget in [0.002, 0.01, 0.05] {
+            let prices = |cpu: f64| if (cpu / 3.0) as u64 % 2 == 0 { (3e-6, 4e-9) } else { (15e-6, 80e-9) };
+            let (share, _) = simulate(wishes(budget), prices, 60.0);
+            assert!(share <= budget, "{budget}: {share}");
+        }
+    }
+
+    #[test]
+    fn cheap_programs_get_the_usual_setting() {
+        let (_, setting) = simulate(wishes(0.01), |_| (2e-6, 4e-9), 20.0);
+        assert_eq!(setting, Setting { rate_hz: USUAL_RATE_HZ, burst_checks: USUAL_BURST });
+    }
+
+    #[test]
+    fn what_the_user_fixed_stays() {
+        let fixed = Wishes { budget: None, rate_hz: Some(2000.0), burst_checks: Some(10_000) };
+        let (_, setting) = simulate(fixed, |_| (20e-6, 50e-9), 5.0);
+        assert_eq!(setting, Setting { rate_hz: 2000.0, burst_checks: 10_000 });
+        let fixed = Wishes { budget: Some(0.01), rate_hz: None, burst_checks: Some(64) };
+        let (share, setting) = simulate(fixed, |_| (20e-6, 50e-9), 20.0);
+        assert_eq!(setting.burst_checks, 64);
+        assert!(share <= 0.01);
+    }
+}

@@ -1,0 +1,282 @@
+//! `strobe record`: runs a program and records it.
+//!
+//! The order matters. The profile is opened first, because a run that cannot be kept should not start. Then the socket, then the
+//! program; from there on nothing that goes wrong on our side may keep the program from running to its end. It fails only if the program
+//! could not be started; if it merely cannot be recorded, it runs, and a warning says why.
+
+mod budget;
+mod edges;
+pub mod outside;
+mod process;
+mod progress;
+mod runtime_file;
+mod session;
+mod summary;
+mod tally;
+mod trace_check;
+mod translation;
+mod unwind;
+mod work;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use attach::{Exit, Injection, Launch, Launchability, Listener, Settings, Target};
+use store::Recording;
+use wire::control::TickSource;
+
+use crate::progress::Progress;
+use crate::props::{Probe, RecordProps, TickChoice};
+use crate::record::budget::{Budget, Wishes};
+use crate::record::outside::Requests;
+use crate::record::progress::ProgressLine;
+use crate::record::session::{Session, interval_ns};
+use crate::record::summary::Ending;
+
+/// Ticks per second that a POSIX timer can be relied on for: the kernel looks at it once per scheduler tick.
+const TIMER_LIMIT_HZ: f64 = 200.0;
+/// Time that a program gets to react to a signal that was passed on.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that strobe stays after the program has ended.
+const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
+const LONGEST_NAP: Duration = Duration::from_millis(10);
+const SHORTEST_NAP: Duration = Duration::from_millis(1);
+
+/// Runs the program; the exit code is the program's own.
+pub fn run(props: &RecordProps) -> Result<ExitCode> {
+    let started = Instant::now();
+    let program = find(&props.command[0])?;
+    let recording = Recording::create(&props.output)?;
+    let launchability = attach::probe_binary(&program);
+    if !launchability.is_profilable() && !can_start(&launchability) {
+        bail!("{}", obstacle(&program, &launchability));
+    }
+    let requests = Requests::listen()?;
+    let mut warnings = Vec::new();
+    if !launchability.is_profilable() {
+        warnings.push(format!("{}; it runs unrecorded", obstacle(&program, &launchability)));
+    }
+    let source = tick_source(props);
+    let setting = Budget::new(wishes(props)).setting();
+    let settings = Settings {
+        enabled: !props.window.starts_paused && props.window.delay.is_zero(),
+        tick_interval_ns: interval_ns(setting.rate_hz),
+        burst_checks: setting.burst_checks,
+        stack_bytes: props.stack_bytes,
+        policy: props.policy,
+        samples: props.samples,
+        stride: props.stride,
+        seed: props.seed,
+        tick_source: source,
+    };
+    let listener = Listener::bind()?;
+    let injection = launchability.is_profilable().then(|| -> Result<Injection> {
+        Ok(Injection {
+            runtime: runtime_file::install()?,
+            session: listener.name().to_owned(),
+            follow: props.follow,
+            no_op: props.probe == Probe::Off,
+        })
+    });
+    let launch = Launch { program: program.clone(), argv: props.command.clone(), injection: injection.transpose()? };
+    let mut session = Session::start(props, listener, settings, recording, requests.clone());
+    let mut target = attach::spawn(&launch).map_err(|error| anyhow!(error))?;
+    let start_up = started.elapsed();
+    session.delivery_seconds = attach::probe::delivery_ns().unwrap_or(0.0) / 1e9;
+    for warning in &warnings {
+        warn(warning);
+    }
+    let exit = attend(props, &mut session, &mut target, &requests)?;
+    session.finish()?;
+    conclude(
+        props,
+        session,
+        &requests,
+        Conclusion { exit, started, start_up, source, warnings, rate_hz: setting.rate_hz },
+    )?;
+    Ok(end_like(exit))
+}
+
+/// Looks after the program until it has ended. `None`: it was left running after strobe was told to end.
+fn attend(
+    props: &RecordProps,
+    session: &mut Session<'_>,
+    target: &mut Target,
+    requests: &Requests,
+) -> Result<Option<Exit>> {
+    let mut progress = ProgressLine::new(props.quiet);
+    let mut told_to_end: Option<Instant> = None;
+    let mut nap = SHORTEST_NAP;
+    loop {
+        if let Some(exit) = target.try_wait()? {
+            return Ok(Some(exit));
+        }
+        if let Some(signal) = requests.take_end() {
+            if told_to_end.is_some() {
+                return Ok(None);
+            }
+            told_to_end = Some(Instant::now());
+            let _ = target.signal(signal.as_raw());
+        }
+        if told_to_end.is_some_and(|since| since.elapsed() > PATIENCE) {
+            return Ok(None);
+        }
+        let has_samples = session.step()?;
+        nap = if has_samples { SHORTEST_NAP.max(nap / 2) } else { (nap * 2).min(LONGEST_NAP) };
+        progress.show(session);
+        target.wait_for(nap);
+    }
+}
+
+struct Conclusion {
+    exit: Option<Exit>,
+    started: Instant,
+    start_up: Duration,
+    source: TickSource,
+    warnings: Vec<String>,
+    rate_hz: f64,
+}
+
+/// Writes the facts, prints the summary.
+fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, conclusion: Conclusion) -> Result<()> {
+    let Conclusion { exit, started, start_up, source, mut warnings, rate_hz } = conclusion;
+    let used = exit.map(|exit| exit.used).unwrap_or_default();
+    if session.n_processes == 0 && warnings.is_empty() {
+        warnings.push("the program ran unrecorded: it never joined (it may have ended too soon, dropped LD_PRELOAD, or have a limit on its address space)".to_owned());
+        warn(warnings.last().map_or("", String::as_str));
+    }
+    let ending = Ending {
+        command: props.command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        how: how_it_ended(exit),
+        elapsed: started.elapsed(),
+        user: Duration::from_micros(used.user_us),
+        system: Duration::from_micros(used.system_us),
+        agent_cpu: own_cpu_time(),
+        start_up,
+        tick_source: match source {
+            TickSource::PosixTimer => "POSIX timers".to_owned(),
+            TickSource::Perf => "perf events".to_owned(),
+            TickSource::Off => "off".to_owned(),
+        },
+        asked_rate_hz: rate_hz,
+    };
+    for (name, value) in summary::facts(&session, &ending) {
+        session.recording.fact(name, value);
+    }
+    session.flush();
+    if !props.quiet {
+        let text = summary::text(&session, &ending, props.budget);
+        let _ = write!(std::io::stderr(), "strobe: {}: {}\n{text}", ending.command, ending.how);
+    }
+    if let Some(error) = &session.write_error {
+        warn(&format!("the profile is incomplete: {error}"));
+    }
+    let false_steps = session.findings.n_false;
+    prepare_next_run(&session, requests, props.quiet);
+    session.close();
+    translation::clean_cache();
+    if false_steps > 0 {
+        warn(&format!("{false_steps} steps of traces are false; this is a bug in strobe"));
+    }
+    Ok(())
+}
+
+/// A program that ended before its code was translated would be no better off next time, so what ticks have asked for is finished.
+fn prepare_next_run(session: &Session<'_>, requests: &Requests, is_quiet: bool) {
+    if !session.prepares_next_run() {
+        return;
+    }
+    let progress = (!is_quiet).then(Progress::new);
+    if let Some(progress) = &progress {
+        progress.show("translating for the next run (Ctrl-C to skip)");
+    }
+    let started = Instant::now();
+    requests.take_interrupt();
+    while session.prepares_next_run() && started.elapsed() < LONGEST_PREPARATION {
+        if requests.take_interrupt() || requests.take_end().is_some() {
+            return;
+        }
+        std::thread::sleep(LONGEST_NAP);
+    }
+}
+
+/// What the user left to the budget, and what not.
+fn wishes(props: &RecordProps) -> Wishes {
+    Wishes {
+        budget: props.budget,
+        rate_hz: props.rate_hz,
+        burst_checks: props.burst_checks.or((props.samples > 0).then_some(props.samples)),
+    }
+}
+
+fn tick_source(props: &RecordProps) -> TickSource {
+    match props.tick_source {
+        TickChoice::Timer => TickSource::PosixTimer,
+        TickChoice::Perf => TickSource::Perf,
+        TickChoice::Auto => {
+            let is_fast = props.rate_hz.is_some_and(|hz| hz > TIMER_LIMIT_HZ);
+            if is_fast && attach::probe::system().has_perf_ticks { TickSource::Perf } else { TickSource::PosixTimer }
+        }
+    }
+}
+
+fn find(name: &OsString) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = attach::find_program(name, &path);
+    program.with_context(|| format!("{}: not found in PATH; give a path, or check the spelling", name.display()))
+}
+
+fn can_start(launchability: &Launchability) -> bool {
+    !matches!(launchability, Launchability::Missing | Launchability::NotExecutable)
+}
+
+/// Why a program cannot be recorded, or not even be started.
+fn obstacle(program: &Path, launchability: &Launchability) -> String {
+    let why = match launchability {
+        Launchability::Missing => "no such file; check the path",
+        Launchability::NotExecutable => "not an executable file; check its permissions",
+        Launchability::Static => "statically linked, which strobe cannot record yet",
+        Launchability::Bits32 => "a 32-bit program, which strobe does not record",
+        Launchability::Foreign { .. } => "not a program for x86-64, which strobe does not record",
+        Launchability::Privileged => {
+            "it takes the rights of another user, and such programs cannot be recorded; run strobe as that user"
+        }
+        Launchability::Script { interpreter, then } => {
+            return format!("{}: its interpreter: {}", program.display(), obstacle(interpreter, then));
+        }
+        Launchability::UnknownFormat => "neither an ELF program nor a script",
+        _ => "cannot be read, so that strobe does not know whether it can be recorded",
+    };
+    format!("{}: {why}", program.display())
+}
+
+fn how_it_ended(exit: Option<Exit>) -> String {
+    match exit {
+        None => "left running".to_owned(),
+        Some(Exit { signal: Some(signal), .. }) => format!("killed by signal {signal}"),
+        Some(Exit { code, .. }) => format!("exit {}", code.unwrap_or(0)),
+    }
+}
+
+/// Ends as the program did: with its exit code, or by the same signal.
+fn end_like(exit: Option<Exit>) -> ExitCode {
+    let Some(exit) = exit else { return ExitCode::from(128 + 15) };
+    if let Some(signal) = exit.signal {
+        attach::die_by(signal);
+        return ExitCode::from(128u8.wrapping_add(signal as u8));
+    }
+    ExitCode::from(exit.code.unwrap_or(0) as u8)
+}
+
+fn own_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "strobe: warning: {text}");
+}

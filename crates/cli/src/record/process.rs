@@ -1,0 +1,236 @@
+//! One recorded process: its modules, and what becomes of its samples.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use attach::{MappedModule, PerfTicks, Placed, Process, SampleRef};
+use store::{Address, BurstCounts, ModuleId, ProcessId, Recording, TickKey};
+use wire::sample::{EndReason, Outcome, RECORD_ADDRESS_BITS, RIP};
+
+use crate::record::edges::EdgeCounter;
+use crate::record::tally::{Tally, end_reason_name, outcome_name};
+use crate::record::trace_check::{self, Burst, CheckedModule, Findings};
+use crate::record::translation::Translation;
+use crate::record::unwind::StackUnwinder;
+
+/// A process under recording.
+#[derive(Debug)]
+pub struct Watched {
+    pub process: Arc<Process>,
+    pub id: ProcessId,
+    pub last_scan: Instant,
+    pub cpu_ns: u64,
+    pub modules: Vec<Module>,
+    unwinder: StackUnwinder,
+    edges: EdgeCounter,
+    checked: Vec<CheckedModule>,
+    cluster_lows: Vec<u64>,
+    /// Ticks in code that has no copy yet, by the module's base; 0: no known module.
+    pub wanted: BTreeMap<u64, u64>,
+    threads: ThreadFilter,
+    trace: Vec<u8>,
+    n_traced: u64,
+    pub perf_ticks: Option<PerfTicks>,
+}
+
+/// A module of the process.
+#[derive(Debug)]
+pub struct Module {
+    pub mapped: MappedModule,
+    pub id: ModuleId,
+    pub translation: Option<Arc<Translation>>,
+    pub placed: Option<Placed>,
+    pub problem: Option<String>,
+}
+
+impl Module {
+    fn contains(&self, pc: u64) -> bool {
+        self.mapped.base <= pc && pc < self.mapped.end
+    }
+}
+
+/// What of the samples is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    pub checks_traces: bool,
+    pub keeps_traces: bool,
+}
+
+/// Samples before a kept trace is compressed and handed on.
+const TRACE_BYTES: usize = 4 << 20;
+
+impl Watched {
+    pub fn new(process: Arc<Process>, id: ProcessId, threads: &[String]) -> Watched {
+        Watched {
+            cluster_lows: process.clusters().iter().map(|cluster| cluster.lo).collect(),
+            process,
+            id,
+            last_scan: Instant::now(),
+            cpu_ns: 0,
+            modules: Vec::new(),
+            unwinder: StackUnwinder::new(),
+            edges: EdgeCounter::new(),
+            checked: Vec::new(),
+            wanted: BTreeMap::new(),
+            threads: ThreadFilter::new(threads),
+            trace: Vec::new(),
+            n_traced: 0,
+            perf_ticks: None,
+        }
+    }
+
+    /// A module has been translated and placed.
+    pub fn add_translation(&mut self, base: u64, translation: &Arc<Translation>, placed: Option<Placed>) {
+        let Some(module) = self.modules.iter_mut().find(|module| module.mapped.base == base) else { return };
+        module.translation = Some(Arc::clone(translation));
+        module.placed = placed;
+        let bias = module.mapped.bias;
+        let name = module.mapped.path.display().to_string();
+        self.unwinder.add(&name, module.mapped.base..module.mapped.end, bias, &translation.unwind);
+        if let Some(blocks) = &translation.blocks {
+            let (start, end) = (module.mapped.base, module.mapped.end);
+            let blocks = Arc::clone(blocks);
+            self.checked.push(CheckedModule { name, start, end, bias, blocks });
+        }
+    }
+
+    /// A module has been unloaded.
+    pub fn remove(&mut self, base: u64) -> Option<Module> {
+        let index = self.modules.iter().position(|module| module.mapped.base == base)?;
+        self.unwinder.remove(base);
+        self.checked.retain(|module| module.start != base);
+        Some(self.modules.remove(index))
+    }
+
+    /// Takes one sample.
+    pub fn take(
+        &mut self,
+        sample: &SampleRef<'_>,
+        wanted: Wanted,
+        tally: &mut Tally,
+        findings: &mut Findings,
+        recording: &mut Recording,
+    ) {
+        let header = &sample.header;
+        tally.add(header);
+        if !self.threads.wants(self.process.pid(), header.tid) {
+            return;
+        }
+        let Some(outcome) = Outcome::from_u8(header.outcome) else { return };
+        let frames: Vec<Address> =
+            self.unwinder.unwind(&header.registers, sample.stack).into_iter().map(|pc| self.address(pc)).collect();
+        recording.tick(TickKey { process: self.id, tid: header.tid, outcome: outcome_name(outcome) }, &frames);
+        match outcome {
+            Outcome::Burst => self.take_burst(sample, wanted, findings, recording),
+            Outcome::NoCopy | Outcome::Outside => {
+                let module = self.modules.iter().find(|module| module.contains(header.registers[RIP]));
+                *self.wanted.entry(module.map_or(0, |module| module.mapped.base)).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn take_burst(
+        &mut self,
+        sample: &SampleRef<'_>,
+        wanted: Wanted,
+        findings: &mut Findings,
+        recording: &mut Recording,
+    ) {
+        let header = &sample.header;
+        let end_reason = EndReason::from_u8(header.end_reason).unwrap_or(EndReason::None);
+        let spent = header.end_tsc.saturating_sub(header.resume_tsc).saturating_sub(header.system_call_cycles);
+        let counts = BurstCounts {
+            n: 1,
+            records: u64::from(header.n_records),
+            checks: u64::from(header.checks_planned.saturating_sub(header.checks_left)),
+            cycles: if end_reason == EndReason::Died { 0 } else { spent },
+        };
+        recording.burst(self.address(header.registers[RIP]), end_reason_name(end_reason), counts);
+        self.edges.add(sample.records);
+        if wanted.checks_traces {
+            let blocks: Vec<u64> = sample.records.iter().map(|&record| self.block_address(record)).collect();
+            let burst = Burst { start_pc: header.registers[RIP], blocks: &blocks, end_reason, end_pc: header.end_pc };
+            trace_check::check(&self.checked, &burst, findings);
+        }
+        if wanted.keeps_traces {
+            self.keep(sample, recording);
+        }
+    }
+
+    /// Kept samples are a start address, the number of records, and the records, all little-endian.
+    fn keep(&mut self, sample: &SampleRef<'_>, recording: &mut Recording) {
+        self.trace.extend_from_slice(&sample.header.registers[RIP].to_le_bytes());
+        self.trace.extend_from_slice(&(sample.records.len() as u64).to_le_bytes());
+        self.trace.extend(sample.records.iter().flat_map(|record| record.to_le_bytes()));
+        self.n_traced += 1;
+        if self.trace.len() >= TRACE_BYTES {
+            self.hand_on_trace(recording);
+        }
+    }
+
+    fn hand_on_trace(&mut self, recording: &mut Recording) {
+        let raw = std::mem::take(&mut self.trace);
+        let n_samples = std::mem::take(&mut self.n_traced);
+        if let Ok(compressed) = zstd::bulk::compress(&raw, 1) {
+            recording.trace(self.id, n_samples, raw.len() as u64, compressed);
+        }
+    }
+
+    /// Hands collected counts to the recording.
+    pub fn hand_on(&mut self, recording: &mut Recording) {
+        let counts: Vec<_> = self.edges.take().collect();
+        for (from, to, n) in counts {
+            recording.edge(self.address(self.block_address(from)), self.address(self.block_address(to)), n);
+        }
+        if !self.trace.is_empty() {
+            self.hand_on_trace(recording);
+        }
+    }
+
+    fn block_address(&self, record: u32) -> u64 {
+        let cluster = (record >> RECORD_ADDRESS_BITS) as usize;
+        let low = self.cluster_lows.get(cluster).copied().unwrap_or(0);
+        low + u64::from(record & ((1 << RECORD_ADDRESS_BITS) - 1))
+    }
+
+    fn address(&self, pc: u64) -> Address {
+        match self.modules.iter().find(|module| module.contains(pc)) {
+            Some(module) => Address { module: Some(module.id), address: pc.wrapping_sub(module.mapped.bias) },
+            None => Address { module: None, address: pc },
+        }
+    }
+}
+
+/// Which threads are wanted, by id or name.
+#[derive(Debug)]
+struct ThreadFilter {
+    patterns: Vec<String>,
+    wanted: HashSet<u32>,
+    unwanted: HashSet<u32>,
+}
+
+impl ThreadFilter {
+    fn new(patterns: &[String]) -> ThreadFilter {
+        ThreadFilter { patterns: patterns.to_vec(), wanted: HashSet::new(), unwanted: HashSet::new() }
+    }
+
+    fn wants(&mut self, pid: u32, tid: u32) -> bool {
+        if self.patterns.is_empty() || self.wanted.contains(&tid) {
+            return true;
+        }
+        if self.unwanted.contains(&tid) {
+            return false;
+        }
+        let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+        let is_wanted =
+            self.patterns.iter().any(|pattern| *pattern == tid.to_string() || name.contains(pattern.as_str()));
+        if is_wanted {
+            self.wanted.insert(tid)
+        } else {
+            self.unwanted.insert(tid)
+        };
+        is_wanted
+    }
+}

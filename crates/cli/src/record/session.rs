@@ -1,0 +1,489 @@
+//! The loop of a recording: take in processes, have their modules translated, drain their samples, keep the budget, write the profile.
+//!
+//! Three threads: one waits for processes to join, one translates, and this one does the rest, a few hundred times a second at most.
+//! Nothing that the target waits for happens here; it waits for nothing.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use attach::{Joined, Listener, MappedModule, Process, Settings};
+use store::Recording;
+use wire::control::TickSource;
+
+use crate::props::RecordProps;
+use crate::record::budget::Budget;
+use crate::record::outside::Requests;
+use crate::record::process::{Module, Wanted, Watched};
+use crate::record::tally::{Cost, Tally};
+use crate::record::trace_check::Findings;
+use crate::record::translation::{FileKey, Translator};
+use crate::record::work::{Done, Job, Work};
+
+const ADJUST_EVERY: Duration = Duration::from_millis(50);
+const SCAN_EVERY: Duration = Duration::from_millis(100);
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Tries over which the hit rate is judged.
+const HIT_WINDOW: u64 = 20;
+
+/// A recording in progress.
+pub struct Session<'a> {
+    props: &'a RecordProps,
+    pub recording: Recording,
+    pub translator: Arc<Translator>,
+    work: Work,
+    joined: Receiver<Joined>,
+    done: Receiver<Done>,
+    pub budget: Budget,
+    pub processes: Vec<Watched>,
+    pub n_processes: usize,
+    pub tally: Tally,
+    pub findings: Findings,
+    pub counters: Totals,
+    clock: Clock,
+    pub started: Instant,
+    pub is_enabled: bool,
+    pub recorded: Duration,
+    enabled_since: Option<Instant>,
+    requests: Requests,
+    tick_source: TickSource,
+    hits: (u64, u64),
+    /// Time from the first join until nine of ten ticks started bursts.
+    pub warm_after: Option<Duration>,
+    last_adjust: Instant,
+    last_flush: Instant,
+    pub write_error: Option<String>,
+    pub delivery_seconds: f64,
+}
+
+/// Counters of processes that have ended, and of the agent's reading.
+#[derive(Debug, Default, Clone)]
+pub struct Totals {
+    pub lost_ticks: u64,
+    pub ticks_in_burst: u64,
+    pub foreign_ticks: u64,
+    pub threads: u64,
+    pub threads_unprofiled: u64,
+    pub unloads: u64,
+    pub bad_streams: u64,
+    pub cpu_ns: u64,
+    pub n_placed: u64,
+    /// Modules without a copy, with the reason.
+    pub problems: std::collections::BTreeMap<String, u64>,
+}
+
+/// Converts cycles of the time-stamp counter.
+#[derive(Debug)]
+struct Clock {
+    started: Instant,
+    tsc: u64,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock { started: Instant::now(), tsc: attach::time_stamp() }
+    }
+
+    fn cycles_per_second(&self) -> f64 {
+        let seconds = self.started.elapsed().as_secs_f64().max(1e-4);
+        attach::time_stamp().wrapping_sub(self.tsc) as f64 / seconds
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Starts to listen. The caller starts the program.
+    pub fn start(
+        props: &'a RecordProps,
+        listener: Listener,
+        settings: Settings,
+        recording: Recording,
+        requests: Requests,
+    ) -> Session<'a> {
+        let probe = match props.probe {
+            crate::props::Probe::Trace => emit::Probe::Trace,
+            crate::props::Probe::None | crate::props::Probe::Off => emit::Probe::None,
+        };
+        let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
+        let translator = Arc::new(Translator::new(props.use_cache, probe, props.verify, n_threads));
+        let (send_done, done) = channel();
+        let work = Work::start(Arc::clone(&translator), send_done);
+        let (send_joined, joined) = channel();
+        // The thread ends with the process: nothing is lost when it is cut off between two processes.
+        std::thread::spawn(move || {
+            while let Ok(joined) = listener.accept(&settings) {
+                if send_joined.send(joined).is_err() {
+                    return;
+                }
+            }
+        });
+        let now = Instant::now();
+        let wishes = super::wishes(props);
+        let is_enabled = settings.enabled;
+        Session {
+            props,
+            recording,
+            translator,
+            work,
+            joined,
+            done,
+            budget: Budget::new(wishes),
+            processes: Vec::new(),
+            n_processes: 0,
+            tally: Tally::default(),
+            findings: Findings::default(),
+            counters: Totals::default(),
+            clock: Clock::new(),
+            started: now,
+            is_enabled,
+            recorded: Duration::ZERO,
+            enabled_since: is_enabled.then_some(now),
+            requests,
+            tick_source: settings.tick_source,
+            hits: (0, 0),
+            warm_after: None,
+            last_adjust: now,
+            last_flush: now,
+            write_error: None,
+            delivery_seconds: 0.0,
+        }
+    }
+
+    /// One round. Returns whether there was anything to drain.
+    pub fn step(&mut self) -> Result<bool> {
+        self.keep_time();
+        self.take_in()?;
+        self.take_translations()?;
+        let before = self.tally.n_samples;
+        self.drain();
+        self.rescan()?;
+        if self.last_adjust.elapsed() >= ADJUST_EVERY {
+            self.last_adjust = Instant::now();
+            self.adjust();
+        }
+        if self.last_flush.elapsed() >= FLUSH_EVERY {
+            self.flush();
+        }
+        Ok(self.tally.n_samples > before)
+    }
+
+    /// The program has ended: takes what is left and writes everything.
+    pub fn finish(&mut self) -> Result<()> {
+        self.take_in()?;
+        self.take_translations()?;
+        for watched in &self.processes {
+            watched.process.stop();
+        }
+        let mut processes = std::mem::take(&mut self.processes);
+        for watched in &mut processes {
+            self.end(watched);
+        }
+        self.processes = processes;
+        self.set_enabled(false);
+        self.flush();
+        Ok(())
+    }
+
+    pub fn cost(&self) -> Cost {
+        let mut cost = self.tally.cost(self.clock.cycles_per_second(), self.delivery_seconds);
+        // Ticks that left no sample were delivered all the same.
+        let silent = (self.counters.lost_ticks + self.counters.ticks_in_burst) as f64;
+        cost.n_ticks += silent;
+        cost.tick_seconds += silent * self.delivery_seconds;
+        cost
+    }
+
+    /// CPU seconds of all processes so far.
+    pub fn cpu_seconds(&self) -> f64 {
+        let living: u64 = self.processes.iter().map(|watched| watched.cpu_ns).sum();
+        (self.counters.cpu_ns + living) as f64 / 1e9
+    }
+
+    fn keep_time(&mut self) {
+        let window = self.props.window;
+        let elapsed = self.started.elapsed();
+        let starts =
+            !window.starts_paused && elapsed >= window.delay && self.enabled_since.is_none() && self.recorded.is_zero();
+        if starts || self.requests.take_start() {
+            self.set_enabled(true);
+        }
+        let recorded = self.recorded + self.enabled_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if self.requests.take_stop() || window.duration.is_some_and(|duration| recorded >= duration) {
+            self.set_enabled(false);
+        }
+    }
+
+    fn set_enabled(&mut self, enabled: bool) {
+        if enabled == self.is_enabled {
+            return;
+        }
+        self.is_enabled = enabled;
+        if enabled {
+            self.enabled_since = Some(Instant::now());
+        } else if let Some(since) = self.enabled_since.take() {
+            self.recorded += since.elapsed().max(Duration::from_nanos(1));
+        }
+        for watched in &self.processes {
+            watched.process.set_enabled(enabled);
+        }
+    }
+
+    fn take_in(&mut self) -> Result<()> {
+        while let Ok(joined) = self.joined.try_recv() {
+            match joined {
+                Joined::Process(process) => self.take_in_one(Arc::new(*process))?,
+                Joined::Refused { pid, error } => {
+                    *self.counters.problems.entry(format!("process {pid}: {error}")).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in_one(&mut self, process: Arc<Process>) -> Result<()> {
+        // The same process with a new program.
+        while let Some(index) = self.processes.iter().position(|watched| watched.process.pid() == process.pid()) {
+            let mut replaced = self.processes.remove(index);
+            self.end(&mut replaced);
+        }
+        let command = std::fs::read(format!("/proc/{}/cmdline", process.pid())).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
+        let id = self.recording.process(process.pid(), process.parent(), &command)?;
+        process.set_enabled(self.is_enabled);
+        let setting = self.budget.setting();
+        process.set_interval_ns(interval_ns(setting.rate_hz));
+        process.set_burst_checks(setting.burst_checks);
+        self.n_processes += 1;
+        let mut watched = Watched::new(Arc::clone(&process), id, &self.props.threads);
+        if self.tick_source == TickSource::Perf {
+            match process.start_perf_ticks(interval_ns(setting.rate_hz)) {
+                Ok(ticks) => watched.perf_ticks = Some(ticks),
+                Err(error) => *self.counters.problems.entry(format!("no ticks from perf: {error}")).or_default() += 1,
+            }
+        }
+        if let Some(parent) = process.parent() {
+            self.inherit(&mut watched, parent)?;
+        }
+        self.scan(&mut watched)?;
+        self.processes.push(watched);
+        Ok(())
+    }
+
+    /// A forked child runs its parent's copies.
+    fn inherit(&mut self, child: &mut Watched, parent: u32) -> Result<()> {
+        let Some(parent) = self.processes.iter().find(|watched| watched.process.pid() == parent) else { return Ok(()) };
+        for module in &parent.modules {
+            self.recording.mapping(child.id, module.id, module.mapped.bias)?;
+            let mapped = module.mapped.clone();
+            child.modules.push(Module { mapped, id: module.id, translation: None, placed: None, problem: None });
+            if let Some(translation) = &module.translation {
+                child.add_translation(module.mapped.base, translation, module.placed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for modules that have come.
+    fn scan(&mut self, watched: &mut Watched) -> Result<()> {
+        watched.last_scan = Instant::now();
+        let Ok(mapped) = watched.process.modules() else { return Ok(()) };
+        for module in mapped {
+            if watched.modules.iter().any(|known| known.mapped.is_same_as(&module)) {
+                continue;
+            }
+            watched.remove(module.base);
+            let path = module.path.display().to_string();
+            let id = self.recording.module(&path)?;
+            self.recording.mapping(watched.id, id, module.bias)?;
+            let problem = self.obstacle(&module);
+            if let Some(problem) = &problem {
+                *self.counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
+            } else if let Some(cluster) = module.cluster {
+                let device = rustix::fs::makedev(module.dev.0, module.dev.1);
+                let key = FileKey { path: module.path.clone(), device, inode: module.inode, cluster };
+                let urgency = urgency(&module);
+                self.work.add(Job { process: Arc::clone(&watched.process), module: module.clone(), key, urgency });
+            }
+            watched.modules.push(Module { mapped: module, id, translation: None, placed: None, problem });
+        }
+        Ok(())
+    }
+
+    fn obstacle(&self, module: &MappedModule) -> Option<String> {
+        if let Some(reason) = module.reason {
+            return Some(reason.to_string());
+        }
+        let name = module.path.file_name().unwrap_or_default().to_string_lossy();
+        let filters = &self.props.modules;
+        let is_filtered = !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter.as_str()));
+        if is_filtered {
+            return Some("left out by --module".to_owned());
+        }
+        // libc unloads these by itself, past the function that the runtime watches.
+        let is_volatile =
+            module.path.components().any(|part| part.as_os_str() == "gconv") || name.starts_with("libnss_");
+        is_volatile.then(|| "libc may unload it at any time".to_owned())
+    }
+
+    fn take_translations(&mut self) -> Result<()> {
+        while let Ok(Done { pid, base, result }) = self.done.try_recv() {
+            let Some(watched) = self.processes.iter_mut().find(|watched| watched.process.pid() == pid) else {
+                continue;
+            };
+            match result {
+                Ok((translation, placed)) => {
+                    self.counters.n_placed += 1;
+                    watched.add_translation(base, &translation, Some(placed));
+                    let Some(module) = watched.modules.iter().find(|module| module.mapped.base == base) else {
+                        continue;
+                    };
+                    if let Some(build_id) = &translation.build_id {
+                        self.recording.build_id(module.id, build_id)?;
+                    }
+                }
+                Err(problem) => {
+                    if let Some(module) = watched.modules.iter_mut().find(|module| module.mapped.base == base) {
+                        let path = module.mapped.path.display();
+                        *self.counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
+                        module.problem = Some(problem);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        let mut processes = std::mem::take(&mut self.processes);
+        processes.retain_mut(|watched| {
+            let is_alive = watched.process.is_alive();
+            if is_alive {
+                self.drain_one(watched, false);
+            } else {
+                self.end(watched);
+            }
+            is_alive
+        });
+        self.processes = processes;
+        self.judge_warmth();
+    }
+
+    fn drain_one(&mut self, watched: &mut Watched, is_last: bool) {
+        let wanted = Wanted { checks_traces: self.props.verify, keeps_traces: self.props.keep_trace };
+        let process = Arc::clone(&watched.process);
+        let Session { tally, findings, recording, .. } = self;
+        let mut sink = |sample: attach::SampleRef<'_>| watched.take(&sample, wanted, tally, findings, recording);
+        let drained = if is_last { process.salvage(&mut sink) } else { process.drain(&mut sink) };
+        self.counters.bad_streams += drained.bad_streams;
+        if let Ok(time) = process.cpu_time() {
+            watched.cpu_ns = time.total_ns;
+        }
+        for base in watched.wanted.keys() {
+            self.work.want(process.pid(), *base);
+        }
+    }
+
+    /// A process is gone, or the recording is over: its last samples and counters.
+    fn end(&mut self, watched: &mut Watched) {
+        self.drain_one(watched, true);
+        watched.hand_on(&mut self.recording);
+        let counters = watched.process.counters();
+        self.counters.lost_ticks += counters.lost_ticks;
+        self.counters.ticks_in_burst += counters.ticks_in_burst;
+        self.counters.foreign_ticks += u64::from(counters.foreign_ticks);
+        self.counters.threads += u64::from(counters.threads_started);
+        self.counters.threads_unprofiled += u64::from(counters.threads_unprofiled);
+        self.counters.unloads += u64::from(counters.unloads);
+        self.counters.cpu_ns += std::mem::take(&mut watched.cpu_ns);
+    }
+
+    fn judge_warmth(&mut self) {
+        let count = |name| self.tally.outcomes.get(name).copied().unwrap_or(0);
+        let (hits, tries) = (count("burst"), count("burst") + count("no copy yet"));
+        if self.warm_after.is_none() && tries - self.hits.1 >= HIT_WINDOW {
+            let is_warm = (hits - self.hits.0) * 10 >= (tries - self.hits.1) * 9;
+            self.warm_after = is_warm.then(|| self.started.elapsed());
+            self.hits = (hits, tries);
+        }
+    }
+
+    /// Modules come and go while a program runs.
+    fn rescan(&mut self) -> Result<()> {
+        let mut processes = std::mem::take(&mut self.processes);
+        for watched in &mut processes {
+            if watched.process.unloads_pending() {
+                for placed in watched.process.acknowledge_unloads().unwrap_or_default() {
+                    let gone = watched.modules.iter().find(|module| module.placed == Some(placed));
+                    if let Some(base) = gone.map(|module| module.mapped.base) {
+                        watched.remove(base);
+                    }
+                }
+                self.scan(watched)?;
+            }
+            let has_strangers = watched.wanted.remove(&0).is_some();
+            watched.wanted.clear();
+            let waited = watched.last_scan.elapsed();
+            if waited >= SCAN_EVERY || has_strangers && waited >= SCAN_EVERY / 10 {
+                self.scan(watched)?;
+            }
+        }
+        self.processes = processes;
+        Ok(())
+    }
+
+    fn adjust(&mut self) {
+        let cost = self.cost();
+        let setting = self.budget.adjust(cost, self.cpu_seconds());
+        for watched in &self.processes {
+            let interval_ns = interval_ns(setting.rate_hz);
+            if let Some(ticks) = watched.perf_ticks.as_ref().filter(|_| watched.process.interval_ns() != interval_ns) {
+                let _ = ticks.set_interval_ns(interval_ns);
+            }
+            watched.process.set_interval_ns(interval_ns);
+            watched.process.set_burst_checks(setting.burst_checks);
+        }
+    }
+
+    /// A profile that cannot be written does not stop the program; the loss is reported at the end.
+    pub fn flush(&mut self) {
+        self.last_flush = Instant::now();
+        for watched in &mut self.processes {
+            watched.hand_on(&mut self.recording);
+        }
+        if let Err(error) = self.recording.flush() {
+            self.write_error.get_or_insert(error.to_string());
+        }
+    }
+
+    pub fn close(self) -> Recording {
+        self.work.close();
+        self.recording
+    }
+
+    /// Whether a translation that the next run can use is under way.
+    pub fn prepares_next_run(&self) -> bool {
+        self.props.use_cache && self.work.is_wanted()
+    }
+
+    pub fn is_translating(&self) -> bool {
+        !self.work.is_idle()
+    }
+}
+
+pub fn interval_ns(rate_hz: f64) -> u64 {
+    (1e9 / rate_hz) as u64
+}
+
+/// The program first, then libc, then small before large.
+fn urgency(module: &MappedModule) -> u64 {
+    let name = module.path.file_name().unwrap_or_default().to_string_lossy();
+    let rank: u64 = if module.is_program {
+        2
+    } else if name.starts_with("libc.so") || name.starts_with("libc-") {
+        1
+    } else {
+        0
+    };
+    (rank << 28) + (1 << 27) - module.exec_bytes().min(1 << 27)
+}

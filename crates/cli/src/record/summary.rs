@@ -1,0 +1,279 @@
+//! The end of a recording on one screen, and the same numbers as facts of the profile.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::record::session::Session;
+use crate::record::tally::Cost;
+
+/// What the summary needs that the session does not know.
+#[derive(Debug)]
+pub struct Ending {
+    pub command: String,
+    pub how: String,
+    pub elapsed: Duration,
+    pub user: Duration,
+    pub system: Duration,
+    pub agent_cpu: Duration,
+    pub start_up: Duration,
+    pub tick_source: String,
+    pub asked_rate_hz: f64,
+}
+
+/// A number of the summary: name in the profile, value.
+pub type Fact = (&'static str, String);
+
+pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
+    let tally = &session.tally;
+    let cpu = cpu_seconds(session, ending);
+    let Shares { ticks, bursts } = shares(&session.cost(), cpu);
+    let modules = Modules::of(session);
+    let mut facts = vec![
+        ("command", ending.command.clone()),
+        ("ended", ending.how.clone()),
+        ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
+        ("cpu_s", format!("{cpu:.3}")),
+        ("user_s", format!("{:.3}", ending.user.as_secs_f64())),
+        ("system_s", format!("{:.3}", ending.system.as_secs_f64())),
+        ("elapsed_s", format!("{:.3}", ending.elapsed.as_secs_f64())),
+        ("tick_source", ending.tick_source.clone()),
+        ("asked_rate_hz", format!("{:.1}", ending.asked_rate_hz)),
+        ("attained_rate_hz", format!("{:.2}", attained_rate(session, cpu))),
+        ("ticks", tally.n_samples.to_string()),
+        ("overruns", tally.n_overruns.to_string()),
+        ("lost_ticks", session.counters.lost_ticks.to_string()),
+        ("ticks_in_burst", session.counters.ticks_in_burst.to_string()),
+        ("bursts", tally.n_bursts.to_string()),
+        ("records", tally.n_records.to_string()),
+        ("checks", tally.n_checks.to_string()),
+        ("full_percent", percent(tally.n_full_bursts, tally.n_bursts)),
+        ("hit_percent", tally.hit_rate().map_or("-".to_owned(), |rate| format!("{:.2}", 100.0 * rate))),
+        ("warm_after_s", session.warm_after.map_or("-".to_owned(), |time| format!("{:.3}", time.as_secs_f64()))),
+        ("cost_percent", format!("{:.3}", 100.0 * (ticks + bursts))),
+        ("cost_ticks_percent", format!("{:.3}", 100.0 * ticks)),
+        ("cost_bursts_percent", format!("{:.3}", 100.0 * bursts)),
+        ("tick_delivery_us", format!("{:.2}", 1e6 * session.delivery_seconds)),
+        ("agent_cpu_s", format!("{:.3}", ending.agent_cpu.as_secs_f64())),
+        ("start_up_s", format!("{:.4}", ending.start_up.as_secs_f64())),
+        ("processes", session.n_processes.to_string()),
+        ("threads", session.counters.threads.to_string()),
+        ("threads_unprofiled", session.counters.threads_unprofiled.to_string()),
+        ("modules_translated", modules.n_translated.to_string()),
+        ("modules_from_cache", modules.n_from_cache.to_string()),
+        ("functions_translated", modules.n_functions.to_string()),
+        ("instructions_translated", modules.n_instructions.to_string()),
+        ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
+    ];
+    facts.extend(tally.outcomes.iter().map(|(name, n)| (outcome_fact(name), n.to_string())));
+    facts.extend(tally.end_reasons.iter().map(|(name, n)| (end_fact(name), n.to_string())));
+    if session.findings.n_bursts > 0 {
+        facts.push(("checked_bursts", session.findings.n_bursts.to_string()));
+        facts.push(("checked_blocks", session.findings.n_blocks.to_string()));
+        facts.push(("false_steps", session.findings.n_false.to_string()));
+        facts.push(("unknown_steps", session.findings.n_unknown.to_string()));
+    }
+    facts
+}
+
+fn outcome_fact(name: &'static str) -> &'static str {
+    match name {
+        "burst" => "ticks_burst",
+        "no copy yet" => "ticks_no_copy",
+        "outside known code" => "ticks_outside",
+        "in the kernel" => "ticks_kernel",
+        "paused" => "ticks_paused",
+        "library unloading" => "ticks_unloading",
+        _ => "ticks_skipped",
+    }
+}
+
+fn end_fact(name: &'static str) -> &'static str {
+    match name {
+        "full length" => "end_full",
+        "buffer full" => "end_buffer_full",
+        "into code without a copy" => "end_no_copy",
+        "out of known code" => "end_outside",
+        "system call that changes control" => "end_system_call",
+        "instruction not copied" => "end_instruction",
+        "flags in use" => "end_flags",
+        "signal" => "end_signal",
+        "library unloading" => "end_unloading",
+        "told to leave" => "end_told",
+        "died in it" => "end_died",
+        _ => "end_unknown",
+    }
+}
+
+pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let mut line = |name: &str, text: String| {
+        let _ = writeln!(out, "  {name:<10} {text}");
+    };
+    let tally = &session.tally;
+    let cpu = cpu_seconds(session, ending);
+    let of_ticks: Vec<String> = tally.outcomes.iter().map(|(name, n)| format!("{name} {n}")).collect();
+    line(
+        "time",
+        format!(
+            "{cpu:.2} s CPU in {} process{}, {:.2} s elapsed",
+            session.n_processes,
+            if session.n_processes == 1 { "" } else { "es" },
+            ending.elapsed.as_secs_f64()
+        ),
+    );
+    line(
+        "ticks",
+        format!(
+            "{} at {:.1} per CPU second (asked {:.1}, {}); {} merged, {} lost",
+            grouped(tally.n_samples),
+            attained_rate(session, cpu),
+            ending.asked_rate_hz,
+            ending.tick_source,
+            tally.n_overruns,
+            session.counters.lost_ticks
+        ),
+    );
+    if !of_ticks.is_empty() {
+        line("", of_ticks.join(", "));
+    }
+    if tally.n_bursts > 0 {
+        let n = tally.n_bursts as f64;
+        line(
+            "bursts",
+            format!(
+                "{}, mean length {:.0} checks and {:.0} blocks; {} % full length",
+                grouped(tally.n_bursts),
+                tally.n_checks as f64 / n,
+                tally.n_records as f64 / n,
+                percent(tally.n_full_bursts, tally.n_bursts)
+            ),
+        );
+        let others: Vec<String> = tally
+            .end_reasons
+            .iter()
+            .filter(|&(&name, _)| name != "full length")
+            .map(|(name, n)| format!("{name} {n}"))
+            .collect();
+        if !others.is_empty() {
+            line("", format!("others ended by: {}", others.join(", ")));
+        }
+    }
+    if let Some(rate) = tally.hit_rate() {
+        let warm = session.warm_after.map_or(String::new(), |time| format!("; 90 % after {:.2} s", time.as_secs_f64()));
+        line("hit rate", format!("{:.1} % of ticks in file-backed code{warm}", 100.0 * rate));
+    }
+    let Shares { ticks, bursts } = shares(&session.cost(), cpu);
+    let limit = budget.map_or("no budget".to_owned(), |budget| format!("budget {:.2} %", 100.0 * budget));
+    line(
+        "cost",
+        format!(
+            "at most {:.2} % of CPU time in the program: ticks {:.2} %, bursts {:.2} % ({limit})",
+            100.0 * (ticks + bursts),
+            100.0 * ticks,
+            100.0 * bursts
+        ),
+    );
+    line(
+        "",
+        format!(
+            "strobe itself {:.2} s CPU; start-up {:.1} ms; in all {:.2} %",
+            ending.agent_cpu.as_secs_f64(),
+            1e3 * ending.start_up.as_secs_f64(),
+            100.0 * (ticks + bursts + ending.agent_cpu.as_secs_f64() / cpu.max(1e-9))
+        ),
+    );
+    let modules = Modules::of(session);
+    line(
+        "modules",
+        format!(
+            "{} translated ({} from the cache): {} functions, {} instructions",
+            modules.n_translated,
+            modules.n_from_cache,
+            grouped(modules.n_functions),
+            grouped(modules.n_instructions)
+        ),
+    );
+    for (problem, n) in &session.counters.problems {
+        let times = if *n == 1 { String::new() } else { format!(" ({n} times)") };
+        line("stayed out", format!("{problem}{times}"));
+    }
+    if session.counters.threads_unprofiled > 0 {
+        line("stayed out", format!("{} threads found no free area or timer", session.counters.threads_unprofiled));
+    }
+    let findings = &session.findings;
+    if findings.n_bursts > 0 {
+        line(
+            "checked",
+            format!(
+                "{} blocks of {} bursts: {} false steps, {} in unknown code, {} past calls",
+                grouped(findings.n_blocks),
+                grouped(findings.n_bursts),
+                findings.n_false,
+                findings.n_unknown,
+                findings.n_nonlocal
+            ),
+        );
+        for example in &findings.examples {
+            line("", example.clone());
+        }
+    }
+    line("profile", session.recording.path().display().to_string());
+    out
+}
+
+struct Shares {
+    ticks: f64,
+    bursts: f64,
+}
+
+fn shares(cost: &Cost, cpu: f64) -> Shares {
+    let share = |seconds: f64| if cpu > 0.0 { seconds / cpu } else { 0.0 };
+    Shares { ticks: share(cost.tick_seconds), bursts: share(cost.burst_seconds) }
+}
+
+/// What the kernel charged the program and the children that it waited for, or what was seen of its processes if that is more.
+pub fn cpu_seconds(session: &Session<'_>, ending: &Ending) -> f64 {
+    (ending.user + ending.system).as_secs_f64().max(session.cpu_seconds())
+}
+
+fn attained_rate(session: &Session<'_>, cpu: f64) -> f64 {
+    let ticks = session.tally.n_samples + session.counters.lost_ticks + session.counters.ticks_in_burst;
+    if cpu > 0.0 { ticks as f64 / cpu } else { 0.0 }
+}
+
+#[derive(Default)]
+struct Modules {
+    n_translated: usize,
+    n_from_cache: usize,
+    n_functions: u64,
+    n_instructions: u64,
+    time: Duration,
+}
+
+impl Modules {
+    fn of(session: &Session<'_>) -> Modules {
+        let mut modules = Modules::default();
+        for translation in session.translator.all().into_iter().filter_map(|(_, known)| known.ok()) {
+            let statistics = translation.copy.statistics();
+            modules.n_translated += 1;
+            modules.n_from_cache += usize::from(translation.from_cache);
+            modules.n_functions += statistics.functions as u64;
+            modules.n_instructions += statistics.instructions as u64;
+            modules.time += translation.time;
+        }
+        modules
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.1}", 100.0 * part as f64 / whole as f64) }
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|chunk| std::str::from_utf8(chunk).unwrap_or("")).collect();
+    groups.join(",")
+}

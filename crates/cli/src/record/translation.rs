@@ -1,0 +1,178 @@
+//! Modules as the agent needs them: read, analyzed, translated, with a cache on disk so that a second run starts warm.
+//!
+//! A cached copy is trusted only if it was made by this very `strobe` from a file with the same build-id (or, without one, the same
+//! path, size and time) under the same settings; all of that is in its name. Writing goes through a temporary file and a rename, so
+//! that concurrent recordings never see half a file. Anything wrong with the cache means translating anew.
+
+use std::collections::HashMap;
+use std::fs;
+use std::hash::{Hash as _, Hasher as _};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use emit::ModuleCopy;
+use image::{BuildId, Image};
+
+use crate::record::trace_check::BlockIndex;
+use crate::record::unwind::UnwindSections;
+use crate::threads::Threads;
+
+/// Bytes of the cache that are kept when it is cleaned.
+const CACHE_LIMIT_BYTES: u64 = 2 << 30;
+
+/// A module, ready to be placed in any number of processes.
+#[derive(Debug)]
+pub struct Translation {
+    pub build_id: Option<String>,
+    pub copy: ModuleCopy,
+    pub unwind: UnwindSections,
+    /// Only when traces are checked.
+    pub blocks: Option<Arc<BlockIndex>>,
+    pub from_cache: bool,
+    pub time: Duration,
+}
+
+/// What a mapped file is identified by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    pub path: PathBuf,
+    pub device: u64,
+    pub inode: u64,
+    pub cluster: usize,
+}
+
+/// Makes translations, each once.
+#[derive(Debug)]
+pub struct Translator {
+    cache: Option<PathBuf>,
+    probe: emit::Probe,
+    keeps_flow: bool,
+    n_threads: NonZeroUsize,
+    known: Mutex<HashMap<FileKey, Arc<Mutex<Option<Known>>>>>,
+}
+
+type Known = Result<Arc<Translation>, String>;
+
+impl Translator {
+    pub fn new(use_cache: bool, probe: emit::Probe, keeps_flow: bool, n_threads: NonZeroUsize) -> Translator {
+        let cache = use_cache.then(cache_folder).flatten();
+        Translator { cache, probe, keeps_flow, n_threads, known: Mutex::default() }
+    }
+
+    /// The translation of a mapped file. Threads that ask for the same file wait for the first.
+    pub fn get(&self, key: &FileKey) -> Known {
+        let slot = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(known.entry(key.clone()).or_default())
+        };
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = slot.get_or_insert_with(|| self.make(key).map(Arc::new).map_err(|error| format!("{error:#}")));
+        known.clone()
+    }
+
+    fn make(&self, key: &FileKey) -> Result<Translation> {
+        let started = Instant::now();
+        let metadata = fs::metadata(&key.path)?;
+        if (metadata.dev(), metadata.ino()) != (key.device, key.inode) {
+            bail!("the file on disk is not the one that was loaded");
+        }
+        let bytes = fs::read(&key.path)?;
+        let image = Image::parse(&bytes)?;
+        let build_id = image.build_id().map(BuildId::to_string);
+        let cached_at =
+            self.cache.as_ref().map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), &metadata)));
+        let unwind = UnwindSections::of(&image);
+        let cached = cached_at.as_ref().filter(|_| !self.keeps_flow).and_then(|path| fs::read(path).ok());
+        if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
+            let time = started.elapsed();
+            return Ok(Translation { build_id, copy, unwind, blocks: None, from_cache: true, time });
+        }
+        let threads = Threads(self.n_threads);
+        let flow = flow::analyze(&image, &threads);
+        let options = emit::Options { cluster: key.cluster, probe: self.probe };
+        let copy = emit::translate(&image, &flow, options, &threads);
+        let time = started.elapsed();
+        if let Some(path) = cached_at {
+            // A cache that cannot be written only makes the next run slower.
+            let _ = write_atomically(&path, &copy.to_bytes());
+        }
+        let blocks = self.keeps_flow.then(|| Arc::new(BlockIndex::new(Arc::new(flow))));
+        Ok(Translation { build_id, copy, unwind, blocks, from_cache: false, time })
+    }
+
+    fn cache_name(&self, key: &FileKey, build_id: Option<&str>, metadata: &fs::Metadata) -> String {
+        let mut hasher = std::hash::DefaultHasher::new();
+        match build_id {
+            Some(id) => id.hash(&mut hasher),
+            None => (&key.path, metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher),
+        }
+        // The same build-id with another size is another file, whatever it claims.
+        (metadata.len(), key.cluster, self.probe as u8, own_identity()).hash(&mut hasher);
+        let name = key.path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{name}-{:016x}.copy", hasher.finish())
+    }
+
+    /// Everything translated so far, failures with their reasons.
+    pub fn all(&self) -> Vec<(FileKey, Known)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots: Vec<_> = known.iter().map(|(key, slot)| (key.clone(), Arc::clone(slot))).collect();
+        drop(known);
+        let ready = slots.into_iter().filter_map(|(key, slot)| {
+            let slot = slot.try_lock().ok()?;
+            slot.clone().map(|known| (key, known))
+        });
+        ready.collect()
+    }
+}
+
+/// Tells one build of strobe from another.
+fn own_identity() -> (u64, i64, i64) {
+    let metadata = fs::metadata("/proc/self/exe");
+    metadata.map_or((0, 0, 0), |file| (file.len(), file.mtime(), file.mtime_nsec()))
+}
+
+/// `$XDG_CACHE_HOME/strobe`, or `~/.cache/strobe`; created if it is missing.
+pub fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    let folder = base.join("strobe");
+    fs::create_dir_all(&folder).ok()?;
+    Some(folder)
+}
+
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().context("a file in a folder")?;
+    let temporary =
+        folder.join(format!(".{}.{}.tmp", std::process::id(), path.file_name().unwrap_or_default().display()));
+    fs::write(&temporary, bytes)
+        .and_then(|()| fs::rename(&temporary, path))
+        .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+    Ok(())
+}
+
+/// Removes the files that were written longest ago until the rest is within the limit.
+pub fn clean_cache() {
+    let Some(entries) = cache_folder().and_then(|folder| fs::read_dir(folder).ok()) else { return };
+    let mut files: Vec<(std::time::SystemTime, u64, PathBuf)> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let metadata = entry.metadata().ok()?;
+            let is_copy = entry.path().extension().is_some_and(|extension| extension == "copy");
+            is_copy.then(|| (metadata.modified().unwrap_or(std::time::UNIX_EPOCH), metadata.len(), entry.path()))
+        })
+        .collect();
+    files.sort();
+    let mut total: u64 = files.iter().map(|(_, len, _)| len).sum();
+    for (_, len, path) in files {
+        if total <= CACHE_LIMIT_BYTES {
+            break;
+        }
+        if fs::remove_file(path).is_ok() {
+            total -= len;
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Calling contexts: unwinds the stack that a tick kept.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
+use image::Image;
+use wire::sample::{RIP, RSP, Registers};
+
+/// Index of the frame pointer in [`Registers`].
+const RBP: usize = 5;
+/// Deeper stacks are cut.
+const MAX_FRAMES: usize = 512;
+
+/// What unwinding needs of a module.
+#[derive(Debug, Clone)]
+pub struct UnwindSections {
+    text: Option<(Range<u64>, Arc<[u8]>)>,
+    eh_frame: Option<(Range<u64>, Arc<[u8]>)>,
+    eh_frame_hdr: Option<(Range<u64>, Arc<[u8]>)>,
+}
+
+impl UnwindSections {
+    pub fn of(image: &Image<'_>) -> UnwindSections {
+        let section = |name: &str| {
+            let section = image.sections().iter().find(|section| section.name == name)?;
+            let bytes = image.read(section.range.start, section.range.len() as usize)?;
+            Some((section.range.start.0..section.range.end.0, Arc::from(bytes)))
+        };
+        UnwindSections {
+            text: section(".text"),
+            eh_frame: section(".eh_frame"),
+            eh_frame_hdr: section(".eh_frame_hdr"),
+        }
+    }
+}
+
+/// Unwinds stacks of one process.
+pub struct StackUnwinder {
+    unwinder: UnwinderX86_64<Arc<[u8]>>,
+    cache: CacheX86_64,
+}
+
+impl std::fmt::Debug for StackUnwinder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StackUnwinder")
+    }
+}
+
+impl StackUnwinder {
+    pub fn new() -> StackUnwinder {
+        StackUnwinder { unwinder: UnwinderX86_64::new(), cache: CacheX86_64::new() }
+    }
+
+    /// Adds a module that is loaded at `range`, with this difference between addresses in the process and in its file.
+    pub fn add(&mut self, name: &str, range: Range<u64>, bias: u64, sections: &UnwindSections) {
+        let range_of = |section: &Option<(Range<u64>, Arc<[u8]>)>| section.as_ref().map(|(range, _)| range.clone());
+        let bytes_of = |section: &Option<(Range<u64>, Arc<[u8]>)>| section.as_ref().map(|(_, bytes)| Arc::clone(bytes));
+        let info = ExplicitModuleSectionInfo {
+            base_svma: range.start.wrapping_sub(bias),
+            text_svma: range_of(&sections.text),
+            text: bytes_of(&sections.text),
+            eh_frame_svma: range_of(&sections.eh_frame),
+            eh_frame: bytes_of(&sections.eh_frame),
+            eh_frame_hdr_svma: range_of(&sections.eh_frame_hdr),
+            eh_frame_hdr: bytes_of(&sections.eh_frame_hdr),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        let base = range.start;
+        self.unwinder.add_module(Module::new(name.to_owned(), range, base, info));
+    }
+
+    pub fn remove(&mut self, start: u64) {
+        self.unwinder.remove_module(start);
+    }
+
+    /// Addresses from the innermost frame outwards: the interrupted one, then return addresses less one.
+    pub fn unwind(&mut self, registers: &Registers, stack: &[u8]) -> Vec<u64> {
+        let sp = registers[RSP];
+        let mut read = |address: u64| {
+            let offset = usize::try_from(address.wrapping_sub(sp)).map_err(drop)?;
+            let word = stack.get(offset..offset.checked_add(8).ok_or(())?).ok_or(())?;
+            Ok(u64::from_le_bytes(word.try_into().map_err(drop)?))
+        };
+        let start = UnwindRegsX86_64::new(registers[RIP], sp, registers[RBP]);
+        let mut frames = Vec::new();
+        let mut iter = self.unwinder.iter_frames(registers[RIP], start, &mut self.cache, &mut read);
+        while let Ok(Some(frame)) = iter.next() {
+            frames.push(frame.address_for_lookup());
+            if frames.len() == MAX_FRAMES {
+                break;
+            }
+        }
+        frames
+    }
+}

@@ -1,0 +1,139 @@
+//! Translating in the background: a queue of modules of processes, the most wanted first.
+
+use std::collections::HashMap;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use attach::{MappedModule, Placed, Process};
+use emit::ModuleCopy;
+use wire::clusters::LEADER;
+
+use crate::record::translation::{FileKey, Translation, Translator};
+
+/// A module to be translated and placed in a process.
+#[derive(Debug)]
+pub struct Job {
+    pub process: Arc<Process>,
+    pub module: MappedModule,
+    pub key: FileKey,
+    /// Higher is sooner.
+    pub urgency: u64,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct Done {
+    pub pid: u32,
+    pub base: u64,
+    pub result: Result<(Arc<Translation>, Placed), String>,
+}
+
+/// The queue and the thread that works on it.
+#[derive(Debug)]
+pub struct Work {
+    shared: Arc<Shared>,
+    worker: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: HashMap<(u32, u64), Job>,
+    is_closed: bool,
+    is_busy: bool,
+}
+
+impl Work {
+    pub fn start(translator: Arc<Translator>, done: Sender<Done>) -> Work {
+        let shared = Arc::new(Shared::default());
+        let for_worker = Arc::clone(&shared);
+        let worker = std::thread::spawn(move || {
+            while let Some(job) = for_worker.next() {
+                let result = perform(&translator, &job);
+                let _ = done.send(Done { pid: job.process.pid(), base: job.module.base, result });
+                for_worker.queue.lock().unwrap_or_else(PoisonError::into_inner).is_busy = false;
+            }
+        });
+        Work { shared, worker: Some(worker) }
+    }
+
+    pub fn add(&self, job: Job) {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.jobs.insert((job.process.pid(), job.module.base), job);
+        self.shared.changed.notify_one();
+    }
+
+    /// Makes a waiting job more urgent, because ticks hit its module.
+    pub fn want(&self, pid: u32, base: u64) {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(job) = queue.jobs.get_mut(&(pid, base)) {
+            job.urgency += WANTED;
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.jobs.is_empty() && !queue.is_busy
+    }
+
+    /// Whether something is being translated that ticks have hit, or is waiting for that.
+    pub fn is_wanted(&self) -> bool {
+        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.is_busy || queue.jobs.values().any(|job| job.urgency >= WANTED)
+    }
+
+    /// Drops what has not been started. A thread in the middle of a translation is left behind.
+    pub fn close(mut self) {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.is_closed = true;
+        queue.jobs.clear();
+        let is_busy = queue.is_busy;
+        drop(queue);
+        self.shared.changed.notify_one();
+        if let Some(worker) = self.worker.take().filter(|_| !is_busy) {
+            let _ = worker.join();
+        }
+    }
+}
+
+/// What one tick in a module adds to its urgency.
+const WANTED: u64 = 1 << 32;
+
+impl Shared {
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if queue.is_closed {
+                return None;
+            }
+            let most_wanted = queue.jobs.iter().max_by_key(|(key, job)| (job.urgency, **key)).map(|(&key, _)| key);
+            if let Some(job) = most_wanted.and_then(|key| queue.jobs.remove(&key)) {
+                queue.is_busy = true;
+                return Some(job);
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn perform(translator: &Translator, job: &Job) -> Result<(Arc<Translation>, Placed), String> {
+    let translation = translator.get(&job.key)?;
+    let placed = place(job, &translation.copy).map_err(|error| error.to_string())?;
+    Ok((translation, placed))
+}
+
+fn place(job: &Job, copy: &ModuleCopy) -> anyhow::Result<Placed> {
+    let reserved = job.process.reserve(&job.module, copy.code_len(), copy.runs().len())?;
+    let position =
+        emit::Position { module_base: job.module.base, copy: reserved.copy, cluster_lo: reserved.cluster_lo };
+    let code = copy.place(&position)?;
+    let leader = |is_leader| if is_leader { LEADER } else { 0 };
+    let entries = copy.entries().map(|entry| (entry.original, entry.copy | leader(entry.is_leader)));
+    Ok(job.process.fill(&reserved, &code, copy.runs(), entries)?)
+}

@@ -1,0 +1,17 @@
+//! Programs must not notice that they are recorded: same output, same exit status, same files, no hang.
+//!
+//! Each program in `tests/programs` checks itself and prints only what is the same in every run. It runs twice alone,
+//! which proves that, and then under `strobe record` at three settings; all five runs must agree byte for byte.
+//!
+//! * `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each).
+//! * `STROBE_RECORD_BIN=FILE` is run instead of the `strobe` under test. A script that drops everything up to `--` and
+//!   executes the rest checks the harness itself.
+
+mod build;
+mod compare;
+mod gdb;
+mod mishaps;
+mod process;
+mod programs;
+mod recorder;
+mod selftest;

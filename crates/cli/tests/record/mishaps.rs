@@ -1,0 +1,123 @@
+//! Things go wrong around a recording: either side is killed, output cannot be written, there is nothing to run. The
+//! answer is a clear message or no effect, never a hang.
+
+use crate::build::{Executable, Program};
+use crate::compare::expect_same;
+use crate::process::{Ended, Outcome, Running, cpu_ticks, send_signal};
+use crate::recorder::{finish, is_replaced, panic_about_hang, run_native, start_recorded, start_strobe};
+
+/// CPU time after which a program is in full swing, in clock ticks of 10 ms.
+const WARM_TICKS: u64 = 20;
+
+#[test]
+fn agent_killed() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("spin.c").build();
+    let native = run_native(&executable);
+    let (mut running, target) = start_and_warm_up(&executable);
+    assert_ne!(target, running.id(), "the program runs beside strobe");
+    send_signal("KILL", &running.id().to_string());
+    let result = running.wait_for_file("result").unwrap_or_else(|hang| panic_about_hang("the orphan", &hang));
+    assert_eq!(result.as_bytes(), native.files["result"]);
+    running.wait_until(|_| cpu_ticks(target).is_none()).unwrap_or_else(|hang| panic_about_hang("the orphan", &hang));
+}
+
+#[test]
+fn target_killed() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("spin.c").build();
+    let (running, target) = start_and_warm_up(&executable);
+    send_signal("KILL", &target.to_string());
+    let outcome = finish("strobe without its target", running);
+    assert_eq!(outcome.ended, Ended::by_signal(9), "{}", outcome.stderr);
+    let profile = std::fs::metadata(executable.beside("profile")).expect("a profile up to the end");
+    assert!(profile.len() > 0);
+}
+
+#[test]
+fn interrupted_from_the_terminal() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("spin.c").build();
+    let (running, target) = start_and_warm_up(&executable);
+    send_signal("INT", &format!("-{}", running.id()));
+    let outcome = finish("strobe after Ctrl-C", running);
+    assert_eq!(outcome.ended, Ended::by_signal(2), "{}", outcome.stderr);
+    assert_eq!(cpu_ticks(target), None, "the program has ended");
+}
+
+#[test]
+fn terminated() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("spin.c").build();
+    let (running, _) = start_and_warm_up(&executable);
+    send_signal("TERM", &running.id().to_string());
+    finish("strobe after SIGTERM", running);
+}
+
+#[test]
+fn no_such_program() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("spin.c").build();
+    for program in ["/no/such/program", "no-such-program", "/etc/passwd", "/"] {
+        let running = start_strobe(&executable, &[], &[program.to_owned()]);
+        expect_refusal(program, &finish(program, running));
+    }
+}
+
+/// The output file is opened before the program starts.
+#[test]
+fn unwritable_output() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("spin.c").build();
+    for file in ["/no/such/folder/profile", "/"] {
+        let running = start_strobe(&executable, &["-o", file], &executable.command_line());
+        let outcome = finish(file, running);
+        expect_refusal(file, &outcome);
+        assert!(outcome.files.is_empty(), "the program ran: {:?}", outcome.files.keys());
+    }
+}
+
+#[test]
+fn full_disk() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("signals.c").build();
+    let native = run_native(&executable);
+    let running = start_strobe(&executable, &["-o", "/dev/full"], &executable.command_line());
+    let recorded = finish("strobe on a full disk", running);
+    assert_ne!(recorded.stderr, "", "a message about the disk");
+    let recorded = Outcome { ended: native.ended, ..recorded };
+    expect_same("strobe on a full disk", &native, &recorded);
+}
+
+#[track_caller]
+fn expect_refusal(what: &str, outcome: &Outcome) {
+    assert_ne!(outcome.ended.code, 0, "{what}: {}", outcome.stderr);
+    assert!(outcome.ended.code < 128, "{what}: code {}: {}", outcome.ended.code, outcome.stderr);
+    assert!(outcome.stderr.contains(what), "{what} is not named: {}", outcome.stderr);
+    assert!(!outcome.stderr.contains("panicked"), "{what}: {}", outcome.stderr);
+}
+
+/// The recorder and the id of the program under it, which has run for some time.
+#[track_caller]
+fn start_and_warm_up(executable: &Executable) -> (Running, u32) {
+    let mut running = start_recorded(executable, &["--rate", "2000"]);
+    let pid = running.wait_for_file("pid").unwrap_or_else(|hang| panic_about_hang("the start", &hang));
+    let target: u32 = pid.trim().parse().expect("a process id");
+    let is_warm = |_: &mut Running| cpu_ticks(target).is_none_or(|ticks| ticks >= WARM_TICKS);
+    running.wait_until(is_warm).unwrap_or_else(|hang| panic_about_hang("the start", &hang));
+    (running, target)
+}

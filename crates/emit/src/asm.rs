@@ -1,0 +1,250 @@
+//! The few instruction forms that probes and stubs are made of.
+//!
+//! Every method appends one instruction. Those that reach the thread's header use `gs:[disp32]` without a base, which needs a SIB byte in
+//! 64-bit mode. Jumps between parts of one function go to [`Label`]s and always have 32-bit displacements, so that no instruction
+//! changes its length once it is written. [`Asm::resolve_labels`] fills them in, function by function.
+
+/// The bytes written so far, and the jumps of the present function that still lack their displacement.
+#[derive(Debug, Default)]
+pub(crate) struct Asm {
+    pub code: Vec<u8>,
+    labels: Vec<u32>,
+    label_uses: Vec<(u32, Label)>,
+}
+
+/// A place in the present function that jumps can go to, bound or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label(u32);
+
+/// A general register by its hardware number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gpr(pub u8);
+
+impl Gpr {
+    pub const RAX: Gpr = Gpr(0);
+    pub const RCX: Gpr = Gpr(1);
+    pub const RDX: Gpr = Gpr(2);
+    pub const RSP: Gpr = Gpr(4);
+    pub const R11: Gpr = Gpr(11);
+
+    fn low(self) -> u8 {
+        self.0 & 7
+    }
+
+    fn high(self) -> u8 {
+        self.0 >> 3 & 1
+    }
+}
+
+/// Conditions by their number in the opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Condition(pub u8);
+
+impl Condition {
+    /// Unsigned above or equal.
+    pub const AE: Condition = Condition(3);
+    /// Zero.
+    pub const Z: Condition = Condition(4);
+    /// Sign clear.
+    pub const NS: Condition = Condition(9);
+}
+
+const UNBOUND: u32 = u32::MAX;
+const GS: u8 = 0x65;
+const REX_W: u8 = 0x48;
+/// ModRM and SIB of `[disp32]`, the register field being 0.
+const ABSOLUTE: [u8; 2] = [0x04, 0x25];
+
+impl Asm {
+    /// Where the next instruction goes.
+    pub fn position(&self) -> u32 {
+        self.code.len() as u32
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.code.extend_from_slice(bytes);
+    }
+
+    fn gs(&mut self, rex: Option<u8>, opcode: u8, register_field: u8, offset: u32) {
+        self.code.push(GS);
+        self.code.extend(rex);
+        self.bytes(&[opcode, ABSOLUTE[0] | register_field << 3, ABSOLUTE[1]]);
+        self.bytes(&offset.to_le_bytes());
+    }
+
+    fn gs_qword(&mut self, opcode: u8, register: Gpr, offset: u32) {
+        self.gs(Some(REX_W | register.high() << 2), opcode, register.low(), offset);
+    }
+
+    /// `mov gs:[offset], register`
+    pub fn store(&mut self, offset: u32, register: Gpr) {
+        self.gs_qword(0x89, register, offset);
+    }
+
+    /// `mov register, gs:[offset]`
+    pub fn load(&mut self, register: Gpr, offset: u32) {
+        self.gs_qword(0x8b, register, offset);
+    }
+
+    /// `cmp register, gs:[offset]`
+    pub fn compare(&mut self, register: Gpr, offset: u32) {
+        self.gs_qword(0x3b, register, offset);
+    }
+
+    /// `sub register, gs:[offset]`
+    pub fn subtract(&mut self, register: Gpr, offset: u32) {
+        self.gs_qword(0x2b, register, offset);
+    }
+
+    /// `add register, gs:[offset]`
+    pub fn add(&mut self, register: Gpr, offset: u32) {
+        self.gs_qword(0x03, register, offset);
+    }
+
+    /// `mov gs:[offset], register` of 32 bits; `register` is one of the first eight.
+    pub fn store_low(&mut self, offset: u32, register: Gpr) {
+        self.gs(None, 0x89, register.low(), offset);
+    }
+
+    /// `mov register, gs:[offset]` of 32 bits; `register` is one of the first eight.
+    pub fn load_low(&mut self, register: Gpr, offset: u32) {
+        self.gs(None, 0x8b, register.low(), offset);
+    }
+
+    /// `mov dword gs:[offset], value`
+    pub fn store_constant(&mut self, offset: u32, value: u32) {
+        self.gs(None, 0xc7, 0, offset);
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// `dec dword gs:[offset]`
+    pub fn decrement(&mut self, offset: u32) {
+        self.gs(None, 0xff, 1, offset);
+    }
+
+    /// `jmp gs:[offset]`
+    pub fn jump_through(&mut self, offset: u32) {
+        self.gs(None, 0xff, 4, offset);
+    }
+
+    /// `mov dword [base], value`; returns where the value is.
+    pub fn store_constant_at(&mut self, base: Gpr, value: u32) -> u32 {
+        if base.high() != 0 {
+            self.code.push(0x41);
+        }
+        self.code.push(0xc7);
+        match base.low() {
+            4 => self.bytes(&[0x04, 0x24]),
+            5 => self.bytes(&[0x45, 0x00]),
+            low => self.code.push(low),
+        }
+        self.bytes(&value.to_le_bytes());
+        self.position() - 4
+    }
+
+    /// `lea register, [register + distance]`
+    pub fn advance(&mut self, register: Gpr, distance: i32) {
+        self.bytes(&[REX_W | register.high() << 2 | register.high(), 0x8d]);
+        let low = register.low();
+        let (mode, short) = match i8::try_from(distance) {
+            Ok(short) => (0x40, Some(short)),
+            Err(_) => (0x80, None),
+        };
+        self.code.push(mode | low << 3 | low);
+        if low == Gpr::RSP.low() {
+            self.code.push(0x24);
+        }
+        match short {
+            Some(short) => self.bytes(&short.to_le_bytes()),
+            None => self.bytes(&distance.to_le_bytes()),
+        }
+    }
+
+    /// `lea register, [rip + ...]`; returns where the displacement goes, which ends the instruction.
+    pub fn address_of(&mut self, register: Gpr) -> u32 {
+        self.bytes(&[REX_W | register.high() << 2, 0x8d, 0x05 | register.low() << 3]);
+        self.hole()
+    }
+
+    /// `push [rip + ...]`; returns where the displacement goes, which ends the instruction.
+    pub fn push_literal(&mut self) -> u32 {
+        self.bytes(&[0xff, 0x35]);
+        self.hole()
+    }
+
+    /// `jmp rel32`; returns where the displacement goes, which ends the instruction.
+    pub fn jump(&mut self) -> u32 {
+        self.code.push(0xe9);
+        self.hole()
+    }
+
+    /// `jcc rel32`; returns where the displacement goes, which ends the instruction.
+    pub fn jump_if(&mut self, condition: Condition) -> u32 {
+        self.bytes(&[0x0f, 0x80 | condition.0]);
+        self.hole()
+    }
+
+    /// `jmp rel8` over `distance` bytes.
+    pub fn jump_over(&mut self, distance: u8) {
+        self.bytes(&[0xeb, distance]);
+    }
+
+    /// `jrcxz rel8` over `distance` bytes.
+    pub fn jump_over_if_rcx_is_zero(&mut self, distance: u8) {
+        self.bytes(&[0xe3, distance]);
+    }
+
+    fn hole(&mut self) -> u32 {
+        self.bytes(&[0; 4]);
+        self.position() - 4
+    }
+
+    /// Writes a displacement that ends its instruction, to a place in the same code.
+    pub fn set_displacement(&mut self, hole: u32, target: u32) {
+        let displacement = target.wrapping_sub(hole + 4);
+        self.code[hole as usize..hole as usize + 4].copy_from_slice(&displacement.to_le_bytes());
+    }
+
+    pub fn new_label(&mut self) -> Label {
+        self.labels.push(UNBOUND);
+        Label(self.labels.len() as u32 - 1)
+    }
+
+    /// The label is here.
+    pub fn bind(&mut self, label: Label) {
+        self.labels[label.0 as usize] = self.position();
+    }
+
+    /// Makes the displacement at `hole` lead to the label.
+    pub fn use_label(&mut self, hole: u32, label: Label) {
+        self.label_uses.push((hole, label));
+    }
+
+    /// `jmp label`
+    pub fn jump_to(&mut self, label: Label) {
+        let hole = self.jump();
+        self.use_label(hole, label);
+    }
+
+    /// `jcc label`
+    pub fn jump_to_if(&mut self, condition: Condition, label: Label) {
+        let hole = self.jump_if(condition);
+        self.use_label(hole, label);
+    }
+
+    /// Fills in all jumps to labels and forgets the labels: the function is complete.
+    pub fn resolve_labels(&mut self) {
+        let mut uses = std::mem::take(&mut self.label_uses);
+        for (hole, label) in uses.drain(..) {
+            let target = self.labels[label.0 as usize];
+            debug_assert_ne!(target, UNBOUND, "a jump to a label that was never bound");
+            self.set_displacement(hole, target);
+        }
+        self.label_uses = uses;
+        self.labels.clear();
+    }
+}
+
+#[cfg(test)]
+#[path = "asm_tests.rs"]
+mod tests;

@@ -1,0 +1,154 @@
+//! The copies of some consecutive functions, as they come out of the translation and before they are linked.
+//!
+//! Offsets are from the start of the chunk. What depends on other chunks is listed in `externals`; what depends on where the module is
+//! loaded is listed in `addresses` and `records` (see [`crate::ModuleCopy`]).
+
+use wire::recovery::{Run, kind};
+use wire::sample::EndReason;
+
+use crate::asm::{Asm, Gpr, Label};
+use crate::statistics::Statistics;
+use crate::stubs::Stub;
+
+/// An address of original code, less the address of the image base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Original(pub u32);
+
+/// Consecutive original instructions whose copies are as far from each other as they are themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The first instruction.
+    pub original: Original,
+    /// Its copy.
+    pub copy: u32,
+    /// Where control that comes to the first instruction must go: the probe of the block that starts there. The same as `copy` or
+    /// before it; meaningful only if `is_leader`.
+    pub record: u32,
+    /// Number of instructions. Their lengths are in a list that all stretches share, in order.
+    pub n_insns: u32,
+    /// Whether the first instruction starts a block.
+    pub is_leader: bool,
+}
+
+/// A displacement that leads out of the chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct External {
+    /// Where the displacement is; it ends its instruction.
+    pub hole: u32,
+    pub to: Destination,
+}
+
+/// What is outside the chunk, or may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Destination {
+    /// The copy of a block, by its first address.
+    Leader(Original),
+    /// Code that all functions of the module share.
+    Stub(Stub),
+    /// A word that holds this address.
+    Literal(Original),
+}
+
+/// An exit that the present function needs; all are written behind its code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exit {
+    pub original: Original,
+    pub reason: EndReason,
+    pub state: ExitState,
+    pub label: Label,
+}
+
+/// What is to be done before an exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ExitState {
+    /// All registers and flags are those of the program.
+    Clean,
+    /// `rax`, `rcx` and the flags are where the probe has saved them.
+    FlagsSaved,
+    /// `rcx` must become the address, because a system call would have left it there.
+    AfterSystemCall,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    pub asm: Asm,
+    pub runs: Vec<Run>,
+    pub stretches: Vec<Stretch>,
+    /// Lengths of original instructions, by stretch.
+    pub lengths: Vec<u8>,
+    /// Where displacements to original addresses are. They hold the address less the end of the instruction.
+    pub addresses: Vec<u32>,
+    /// Where block records are.
+    pub records: Vec<u32>,
+    pub externals: Vec<External>,
+    /// Those of the present function.
+    pub exits: Vec<Exit>,
+    pub statistics: Statistics,
+}
+
+impl Chunk {
+    pub fn position(&self) -> u32 {
+        self.asm.position()
+    }
+
+    /// From here on, recovery follows this rule. A run that would be empty gives way to the next.
+    pub fn begin_run(&mut self, kind: u8, original: Original, saves: u8, save_end: [u8; 4]) {
+        let run = Run { copy: self.position(), original: original.0, kind, saves, save_end, reserved: [0; 2] };
+        match self.runs.last_mut() {
+            Some(last) if last.copy == run.copy => *last = run,
+            _ => self.runs.push(run),
+        }
+    }
+
+    /// From here on, the thread is about to be at `original` with all its registers in place.
+    pub fn begin_clean_probe(&mut self, original: Original) {
+        self.begin_run(kind::PROBE, original, 0, [0; 4]);
+    }
+
+    /// Makes the displacement at `hole` lead to something outside.
+    pub fn refer(&mut self, hole: u32, to: Destination) {
+        self.externals.push(External { hole, to });
+    }
+
+    /// Pushes the original address.
+    pub fn push_original(&mut self, original: Original) {
+        let hole = self.asm.push_literal();
+        self.refer(hole, Destination::Literal(original));
+    }
+
+    /// Loads the original address.
+    pub fn load_original(&mut self, register: Gpr, original: Original) {
+        let hole = self.asm.address_of(register);
+        self.set_address(hole, self.position(), i64::from(original.0));
+    }
+
+    /// Makes the displacement at `hole`, of an instruction that ends at `end`, lead to the target in the original module.
+    pub fn set_address(&mut self, hole: u32, end: u32, target: i64) {
+        let displacement = (target as u32).wrapping_sub(end);
+        self.asm.code[hole as usize..hole as usize + 4].copy_from_slice(&displacement.to_le_bytes());
+        self.addresses.push(hole);
+    }
+
+    /// A label for an exit to `original`.
+    pub fn exit(&mut self, original: Original, reason: EndReason, state: ExitState) -> Label {
+        let label = self.asm.new_label();
+        self.exits.push(Exit { original, reason, state, label });
+        self.statistics.leaving[reason as usize] += 1;
+        label
+    }
+
+    /// Leaves the copy here, instead of executing the instruction at `original`.
+    pub fn leave(&mut self, original: Original, reason: EndReason) {
+        let label = self.exit(original, reason, ExitState::Clean);
+        self.asm.jump_to(label);
+    }
+
+    /// Fills up to a multiple of `alignment` with bytes that trap.
+    pub fn align(&mut self, alignment: u32) {
+        let end = self.position().next_multiple_of(alignment);
+        if end != self.position() {
+            self.begin_run(kind::NEVER, Original(0), 0, [0; 4]);
+            self.asm.code.resize(end as usize, 0xcc);
+        }
+    }
+}

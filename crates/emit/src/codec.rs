@@ -1,0 +1,252 @@
+//! Copies as bytes, for a cache.
+//!
+//! A header (magic, format, versions and numbers of everything), the arrays one after the other, and a checksum of all that. Everything is
+//! little-endian. Reading checks lengths before it allocates, and afterwards that all places lie inside the code, so that a copy that was
+//! read is as safe to use as one that was made. It does not check that it is a *good* copy: the checksum finds accidents, not forgeries.
+
+use image::Svma;
+use wire::recovery::Run;
+
+use crate::Probe;
+use crate::chunk::{Original, Stretch};
+use crate::copy::ModuleCopy;
+use crate::error::Error;
+use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
+/// Changes with the format, and with any code that translation writes.
+const VERSION: u64 = 1;
+const HEADER_WORDS: usize = 13;
+const N_COUNTERS: usize = 9;
+const CHECKSUM_BYTES: usize = 8;
+
+const RUN_BYTES: usize = size_of::<Run>();
+const STRETCH_BYTES: usize = 16;
+const SKIPPED_BYTES: usize = 16;
+/// Bit of a stored stretch's number of instructions that says whether it starts a block.
+const LEADER_BIT: u32 = 1 << 31;
+
+impl ModuleCopy {
+    /// The copy as bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Statistics { skipped, .. } = &self.statistics;
+        let mut out = Writer(Vec::new());
+        let header: [u64; HEADER_WORDS] = [
+            MAGIC,
+            VERSION << 32 | u64::from(wire::VERSION),
+            self.base.0,
+            self.cluster as u64,
+            u64::from(self.probe == Probe::Trace),
+            u64::from(self.literals),
+            self.code.len() as u64,
+            self.addresses.len() as u64,
+            self.records.len() as u64,
+            self.runs.len() as u64,
+            self.stretches.len() as u64,
+            self.lengths.len() as u64,
+            skipped.len() as u64,
+        ];
+        out.words(&header);
+        out.words(&counters(&self.statistics));
+        out.words(&self.statistics.leaving);
+        out.0.extend_from_slice(&self.code);
+        self.addresses.iter().chain(&self.records).for_each(|&place| out.dword(place));
+        self.runs.iter().for_each(|run| out.run(run));
+        self.stretches.iter().for_each(|stretch| out.stretch(stretch));
+        out.0.extend_from_slice(&self.lengths);
+        for each in skipped {
+            out.words(&[each.entry.0, each.reason as u64]);
+        }
+        let checksum = checksum(&out.0);
+        out.words(&[checksum]);
+        out.0
+    }
+
+    /// Reads what [`ModuleCopy::to_bytes`] has written.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<ModuleCopy, Error> {
+        let (content, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(Error::Truncated)?;
+        let mut input = Reader(content);
+        let [magic, version, base, cluster, traces, literals, lens @ ..] = input.words::<HEADER_WORDS>()?;
+        if magic != MAGIC || version != VERSION << 32 | u64::from(wire::VERSION) {
+            return Err(Error::NotACopy);
+        }
+        if checksum(content) != u64::from_le_bytes(*stored) {
+            return Err(Error::Checksum);
+        }
+        let mut statistics = statistics(input.words()?);
+        statistics.leaving = input.words::<N_REASONS>()?;
+        let [n_code, n_addresses, n_records, n_runs, n_stretches, n_lengths, n_skipped] = lens;
+        let copy = ModuleCopy {
+            base: Svma(base),
+            cluster: usize::try_from(cluster).map_err(|_| Error::Inconsistent)?,
+            probe: if traces == 1 { Probe::Trace } else { Probe::None },
+            literals: u32::try_from(literals).map_err(|_| Error::Inconsistent)?,
+            code: input.take(n_code, 1)?.to_vec(),
+            addresses: input.dwords(n_addresses)?,
+            records: input.dwords(n_records)?,
+            runs: input.items::<RUN_BYTES, Run>(n_runs, run)?,
+            stretches: input.items::<STRETCH_BYTES, Stretch>(n_stretches, stretch)?,
+            lengths: input.take(n_lengths, 1)?.to_vec(),
+            statistics: {
+                statistics.skipped = input.items::<SKIPPED_BYTES, _>(n_skipped, skipped)?;
+                statistics
+            },
+        };
+        if input.0.is_empty() && is_consistent(&copy) { Ok(copy) } else { Err(Error::Inconsistent) }
+    }
+}
+
+/// Whether everything that names a place in the copy names one that exists.
+fn is_consistent(copy: &ModuleCopy) -> bool {
+    let len = copy.code.len() as u64;
+    let in_code = |place: u32, n_bytes: u64| u64::from(place) + n_bytes <= len;
+    let n_insns: u64 = copy.stretches.iter().map(|stretch| u64::from(stretch.n_insns)).sum();
+    len < crate::module::REACH
+        && copy.cluster < wire::clusters::N_CLUSTERS
+        && in_code(copy.literals, 0)
+        && copy.addresses.iter().chain(&copy.records).all(|&place| in_code(place, 4))
+        && copy.runs.is_sorted_by_key(|run| run.copy)
+        && copy.runs.iter().all(|run| in_code(run.copy, 1))
+        && copy.stretches.iter().all(|stretch| in_code(stretch.copy, 0) && in_code(stretch.record, 0))
+        && n_insns == copy.lengths.len() as u64
+}
+
+fn counters(statistics: &Statistics) -> [u64; N_COUNTERS] {
+    [
+        statistics.functions,
+        statistics.blocks,
+        statistics.instructions,
+        statistics.original_bytes,
+        statistics.bytes,
+        statistics.checks,
+        statistics.probes_dead_register,
+        statistics.probes_spilled,
+        statistics.probes_flags_saved,
+    ]
+}
+
+fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
+    let [
+        functions,
+        blocks,
+        instructions,
+        original_bytes,
+        bytes,
+        checks,
+        probes_dead_register,
+        probes_spilled,
+        probes_flags_saved,
+    ] = counters;
+    Statistics {
+        functions,
+        blocks,
+        instructions,
+        original_bytes,
+        bytes,
+        checks,
+        probes_dead_register,
+        probes_spilled,
+        probes_flags_saved,
+        ..Statistics::default()
+    }
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn words(&mut self, words: &[u64]) {
+        words.iter().for_each(|word| self.0.extend_from_slice(&word.to_le_bytes()));
+    }
+
+    fn dword(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn run(&mut self, run: &Run) {
+        let Run { copy, original, kind, saves, save_end, reserved } = *run;
+        self.dword(copy);
+        self.dword(original);
+        self.0.extend_from_slice(&[kind, saves]);
+        self.0.extend_from_slice(&save_end);
+        self.0.extend_from_slice(&reserved);
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        let Stretch { original: Original(original), copy, record, n_insns, is_leader } = *stretch;
+        let leader = if is_leader { LEADER_BIT } else { 0 };
+        [original, copy, record, n_insns | leader].into_iter().for_each(|value| self.dword(value));
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n_items: u64, item_bytes: usize) -> Result<&'a [u8], Error> {
+        let len = usize::try_from(n_items).ok().and_then(|n| n.checked_mul(item_bytes)).ok_or(Error::Truncated)?;
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(Error::Truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn words<const N: usize>(&mut self) -> Result<[u64; N], Error> {
+        let mut words = [0; N];
+        let taken = self.take(N as u64, 8)?;
+        for (word, bytes) in words.iter_mut().zip(taken.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Ok(words)
+    }
+
+    fn dwords(&mut self, n_items: u64) -> Result<Vec<u32>, Error> {
+        Ok(self.take(n_items, 4)?.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+    }
+
+    fn items<const N: usize, T>(
+        &mut self,
+        n_items: u64,
+        read: impl Fn(&[u8; N]) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        self.take(n_items, N)?.as_chunks::<N>().0.iter().map(read).collect()
+    }
+}
+
+fn dwords_of(bytes: &[u8; 16]) -> [u32; 4] {
+    let mut dwords = [0; 4];
+    for (dword, bytes) in dwords.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *dword = u32::from_le_bytes(*bytes);
+    }
+    dwords
+}
+
+fn run(bytes: &[u8; RUN_BYTES]) -> Result<Run, Error> {
+    let [copy, original, ..] = dwords_of(bytes);
+    let [.., kind, saves, end_0, end_1, end_2, end_3, reserved_0, reserved_1] = *bytes;
+    let save_end = [end_0, end_1, end_2, end_3];
+    Ok(Run { copy, original, kind, saves, save_end, reserved: [reserved_0, reserved_1] })
+}
+
+fn stretch(bytes: &[u8; STRETCH_BYTES]) -> Result<Stretch, Error> {
+    let [original, copy, record, n_insns] = dwords_of(bytes);
+    let is_leader = n_insns & LEADER_BIT != 0;
+    Ok(Stretch { original: Original(original), copy, record, n_insns: n_insns & !LEADER_BIT, is_leader })
+}
+
+fn skipped(bytes: &[u8; SKIPPED_BYTES]) -> Result<Skipped, Error> {
+    let [entry_low, entry_high, reason, rest] = dwords_of(bytes);
+    let entry = Svma(u64::from(entry_high) << 32 | u64::from(entry_low));
+    let reason = u8::try_from(reason).ok().filter(|_| rest == 0).and_then(SkipReason::from_u8);
+    Ok(Skipped { entry, reason: reason.ok_or(Error::Inconsistent)? })
+}
+
+/// Mixes words by multiplication; any single changed bit changes the sum.
+fn checksum(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let sum = words.iter().fold(bytes.len() as u64, |sum, word| mix(sum, u64::from_le_bytes(*word)));
+    rest.iter().fold(sum, |sum, &byte| mix(sum, u64::from(byte)))
+}

@@ -1,0 +1,124 @@
+//! The translated module.
+//!
+//! **Fix-ups.** Three kinds of places depend on where module and copy are loaded; everything else is relative to the copy itself:
+//! * `addresses`: displacements from the copy to the original module. They hold the target, less the image base, less the offset of the
+//!   end of the instruction in the copy; what is missing is the distance of the module from the copy.
+//! * `records`: block records. They hold the cluster and the block's address less the image base; what is missing is the distance of the
+//!   image base from the start of the cluster.
+//! * literals, from `literals` to the end: addresses less the image base.
+
+use image::{Svma, SvmaRange};
+use wire::recovery::Run;
+
+use crate::Probe;
+use crate::chunk::{Original, Stretch};
+use crate::statistics::Statistics;
+
+/// A translated module, independent of where it and its copy are loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleCopy {
+    pub(crate) base: Svma,
+    pub(crate) cluster: usize,
+    pub(crate) probe: Probe,
+    pub(crate) code: Vec<u8>,
+    /// Where the literals start.
+    pub(crate) literals: u32,
+    pub(crate) addresses: Vec<u32>,
+    pub(crate) records: Vec<u32>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) stretches: Vec<Stretch>,
+    pub(crate) lengths: Vec<u8>,
+    pub(crate) statistics: Statistics,
+}
+
+/// An original instruction and its twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// Address of the original instruction, less the image base.
+    pub original: u32,
+    /// Offset of its twin in the copy.
+    pub copy: u32,
+    /// Whether it starts a block; its twin is then the probe of the block.
+    pub is_leader: bool,
+}
+
+impl ModuleCopy {
+    /// Bytes of code and literals, a multiple of 16.
+    #[must_use]
+    pub fn code_len(&self) -> usize {
+        self.code.len()
+    }
+
+    /// How to get from the copy back to the original, sorted by place in the copy.
+    #[must_use]
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The cluster that the module was translated for.
+    #[must_use]
+    pub fn cluster(&self) -> usize {
+        self.cluster
+    }
+
+    /// What its probes do.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        self.probe
+    }
+
+    /// What the translation did.
+    #[must_use]
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The smallest range that contains all instructions with twins.
+    #[must_use]
+    pub fn original_range(&self) -> SvmaRange {
+        let mut lengths = self.lengths.as_slice();
+        let mut range: Option<(u64, u64)> = None;
+        for stretch in &self.stretches {
+            let (own, rest) = lengths.split_at_checked(stretch.n_insns as usize).unwrap_or((lengths, &[]));
+            lengths = rest;
+            let start = u64::from(stretch.original.0);
+            let end = start + own.iter().map(|&len| u64::from(len)).sum::<u64>();
+            range = Some(range.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
+        }
+        let (start, end) = range.unwrap_or_default();
+        SvmaRange { start: self.base.offset(start), end: self.base.offset(end) }
+    }
+
+    /// All original instructions with twins, in the order of the copy.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        Entries { stretches: self.stretches.iter(), lengths: self.lengths.iter(), current: None }
+    }
+}
+
+struct Entries<'a> {
+    stretches: std::slice::Iter<'a, Stretch>,
+    lengths: std::slice::Iter<'a, u8>,
+    /// The next entry of the present stretch, and how many are left.
+    current: Option<(Entry, u32)>,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        let (entry, n_left, step_from) = match self.current.take() {
+            Some((entry, n_left)) => (entry, n_left, entry.copy),
+            None => {
+                let stretch = self.stretches.find(|stretch| stretch.n_insns > 0)?;
+                let Stretch { original: Original(original), copy, record, n_insns, is_leader } = *stretch;
+                (Entry { original, copy: record, is_leader }, n_insns, copy)
+            }
+        };
+        let len = u32::from(*self.lengths.next()?);
+        if n_left > 1 {
+            let (original, copy) = (entry.original.saturating_add(len), step_from.saturating_add(len));
+            self.current = Some((Entry { original, copy, is_leader: false }, n_left - 1));
+        }
+        Some(entry)
+    }
+}

@@ -1,0 +1,231 @@
+//! The copy of one function.
+//!
+//! Blocks follow each other by address. Each has a probe, then its instructions, byte for byte, then what replaces its last one
+//! ([`crate::transfers`]). Displacements relative to the instruction pointer are the only bytes that differ inside, and no instruction
+//! changes its length there; an instruction that is replaced ends a *stretch*, and the next one begins another.
+//!
+//! **Where checks are.** A burst ends at a check, and every cycle must contain one:
+//! * The probe of a block checks if control can come from outside: entries of the function, targets of calls and of jumps from other
+//!   functions. Also if a back edge comes through a jump table or a return, which find the block by its address only.
+//! * Any other back edge goes to a second probe of its target, which checks and then goes on behind the first one. It is right
+//!   before the first one if the back edge is the way from the block before, else behind the function.
+//! * Every cycle of the graph contains a back edge ([`flow::loops`]). Other cycles pass a call, a jump between functions, or an indirect
+//!   jump or return, which looks at the limit.
+//!
+//! Between two checks a function writes at most one record for each of its blocks; in a function with very many of them every probe
+//! looks at the limit.
+
+use flow::FunctionFlow;
+use flow::cfg::{EdgeKind, EntryKind};
+use flow::graph::BlockId;
+use iced_x86::{Decoder, DecoderOptions, Instruction, Register};
+use image::Svma;
+use wire::recovery::kind;
+use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
+use wire::thread::MAX_UNCHECKED_RECORDS;
+
+use crate::asm::Label;
+use crate::chunk::{Chunk, Original, Stretch};
+use crate::classify::{self, Body};
+use crate::module::Module;
+use crate::probe::{self, Depth, Site};
+use crate::{exits, system_call};
+
+/// Functions start at multiples of this.
+pub(crate) const ALIGNMENT: u32 = 16;
+
+/// Appends the copy of a function.
+pub(crate) fn write(module: &Module<'_, '_>, flow: &FunctionFlow, chunk: &mut Chunk) {
+    chunk.align(ALIGNMENT);
+    let plans = plan(module, flow, chunk);
+    let mut function = Function { module, flow, chunk, plans, open_stretch: false, record: None };
+    for block in flow.cfg.graph.blocks() {
+        function.write_block(block);
+    }
+    function.write_second_probes();
+    exits::write(function.chunk);
+    function.chunk.asm.resolve_labels();
+    function.chunk.statistics.functions += 1;
+}
+
+/// Where the parts of a block are, and which it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// The block's probe.
+    pub record: Label,
+    /// What is behind it.
+    body: Label,
+    /// Where back edges go; the same as `record` if that checks.
+    pub checked: Label,
+    depth: Depth,
+    pub second_probe: SecondProbe,
+}
+
+/// Whether a block has a second probe, for back edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SecondProbe {
+    /// No back edge has needed it.
+    Unused,
+    /// Right before the first one, because the code before runs into it.
+    Before,
+    /// Behind the function.
+    Behind,
+}
+
+fn plan(module: &Module<'_, '_>, flow: &FunctionFlow, chunk: &mut Chunk) -> Vec<Plan> {
+    let cfg = &flow.cfg;
+    let plain = if cfg.blocks.len() > MAX_UNCHECKED_RECORDS / 2 { Depth::Limit } else { Depth::Record };
+    let asm = &mut chunk.asm;
+    let plan = |block: &flow::cfg::Block| {
+        let (record, body) = (asm.new_label(), asm.new_label());
+        let depth = if module.is_reached(block.range.start) { Depth::Check } else { plain };
+        Plan { record, body, checked: record, depth, second_probe: SecondProbe::Unused }
+    };
+    let mut plans: Vec<Plan> = cfg.blocks.iter().map(plan).collect();
+    for (entry, kind) in cfg.graph.entries().iter().zip(&cfg.entry_kinds) {
+        if matches!(kind, EntryKind::Primary | EntryKind::Secondary) {
+            plans[entry.index()].depth = Depth::Check;
+        }
+    }
+    for each in flow.loops.all() {
+        let plan = &mut plans[each.header.index()];
+        let is_direct = |edge| matches!(cfg.edge_facts(edge).kind, EdgeKind::FallThrough | EdgeKind::Taken);
+        if !each.back_edges.iter().copied().all(is_direct) {
+            plan.depth = Depth::Check;
+        }
+        if plan.depth != Depth::Check {
+            plan.checked = chunk.asm.new_label();
+        }
+    }
+    plans
+}
+
+/// A function while its copy is written.
+pub(crate) struct Function<'a, 'data> {
+    pub module: &'a Module<'a, 'data>,
+    pub flow: &'a FunctionFlow,
+    pub chunk: &'a mut Chunk,
+    pub plans: Vec<Plan>,
+    /// Whether the last stretch can go on.
+    open_stretch: bool,
+    /// Where the probe of a block is whose first instruction is next.
+    record: Option<u32>,
+}
+
+impl Function<'_, '_> {
+    fn write_block(&mut self, id: BlockId) {
+        let block = *self.flow.cfg.block(id);
+        let plan = self.plans[id.index()];
+        if plan.second_probe == SecondProbe::Before {
+            self.write_second_probe(id, &plan);
+        }
+        self.chunk.asm.bind(plan.record);
+        self.record = Some(self.chunk.position());
+        probe::write(self.chunk, &self.site(id), plan.depth);
+        self.chunk.asm.bind(plan.body);
+
+        let bytes = self.module.image.read(block.range.start, block.range.len() as usize).unwrap_or_default();
+        let mut decoder = Decoder::with_ip(64, bytes, block.range.start.0, DecoderOptions::NONE);
+        let mut insn = Instruction::default();
+        let n_body = block.n_insns - u32::from(block.transfer.ends_block());
+        let mut goes_on = true;
+        for _ in 0..n_body {
+            let start = decoder.position();
+            decoder.decode_out(&mut insn);
+            let bytes = bytes.get(start..decoder.position()).unwrap_or_default();
+            self.begin_instruction(&insn);
+            goes_on = self.write_body(&decoder, &insn, bytes);
+        }
+        if block.transfer.ends_block() {
+            let start = decoder.position();
+            decoder.decode_out(&mut insn);
+            let bytes = bytes.get(start..decoder.position()).unwrap_or_default();
+            self.begin_instruction(&insn);
+            self.write_transfer(id, &insn, bytes);
+        } else if goes_on {
+            self.go_on(id, block.range.end);
+        }
+        self.open_stretch = false;
+        let statistics = &mut self.chunk.statistics;
+        statistics.blocks += 1;
+        statistics.instructions += u64::from(block.n_insns);
+        statistics.original_bytes += block.range.len();
+    }
+
+    fn site(&self, id: BlockId) -> Site {
+        let options = self.module.options;
+        Site {
+            block: self.module.original(self.flow.cfg.block(id).range.start),
+            live: self.flow.liveness.live_in(id),
+            cluster: (options.cluster as u32) << RECORD_ADDRESS_BITS,
+            probe: options.probe,
+        }
+    }
+
+    fn write_second_probes(&mut self) {
+        for id in self.flow.cfg.graph.blocks() {
+            let plan = self.plans[id.index()];
+            if plan.second_probe == SecondProbe::Behind {
+                self.write_second_probe(id, &plan);
+            }
+        }
+    }
+
+    fn write_second_probe(&mut self, id: BlockId, plan: &Plan) {
+        let site = self.site(id);
+        self.chunk.asm.bind(plan.checked);
+        probe::write(self.chunk, &site, Depth::Check);
+        self.chunk.asm.jump_to(plan.body);
+    }
+
+    /// An original instruction begins here.
+    fn begin_instruction(&mut self, insn: &Instruction) {
+        let original = self.original(Svma(insn.ip()));
+        let copy = self.chunk.position();
+        let record = self.record.take();
+        if !self.open_stretch {
+            self.open_stretch = true;
+            self.chunk.begin_run(kind::STRAIGHT, original, 0, [0; 4]);
+            let is_leader = record.is_some();
+            let record = record.unwrap_or(copy);
+            self.chunk.stretches.push(Stretch { original, copy, record, n_insns: 0, is_leader });
+        }
+        if let Some(stretch) = self.chunk.stretches.last_mut() {
+            stretch.n_insns += 1;
+        }
+        self.chunk.lengths.push(insn.len() as u8);
+    }
+
+    /// Writes an instruction that goes on to the next one. Returns whether the copy does, too.
+    fn write_body(&mut self, decoder: &Decoder<'_>, insn: &Instruction, bytes: &[u8]) -> bool {
+        let at = self.original(Svma(insn.ip()));
+        let next = self.original(Svma(insn.next_ip()));
+        let body = classify::body(insn);
+        match body {
+            Body::Copy if !insn.is_ip_rel_memory_operand() => {
+                self.chunk.asm.bytes(bytes);
+                return true;
+            }
+            Body::Copy => {
+                let target = self.module.distance(Svma(insn.memory_displacement64()));
+                if let Some(target) = target.filter(|_| insn.memory_base() == Register::RIP) {
+                    let hole = decoder.get_constant_offsets(insn).displacement_offset();
+                    let hole = self.chunk.position() + hole as u32;
+                    self.chunk.asm.bytes(bytes);
+                    self.chunk.set_address(hole, self.chunk.position(), target);
+                    return true;
+                }
+                self.chunk.leave(at, EndReason::Instruction);
+            }
+            Body::PushNext => self.chunk.push_original(next),
+            Body::SystemCall => system_call::write(self.chunk, at, next),
+            Body::Leave => self.chunk.leave(at, EndReason::Instruction),
+        }
+        self.open_stretch = false;
+        matches!(body, Body::PushNext | Body::SystemCall)
+    }
+
+    pub fn original(&self, at: Svma) -> Original {
+        self.module.original(at)
+    }
+}

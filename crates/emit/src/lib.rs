@@ -1,0 +1,81 @@
+//! Copies of a module's functions that record which blocks they execute.
+//!
+//! [`translate`] takes a module and its control flow and writes a second version of every function, the *copy*: the same instructions, and
+//! a probe at the start of every block. A thread can be moved between the original and the copy at any original instruction, because
+//! both see the same registers, the same stack (return addresses are original ones) and the same memory. The result is inert: bytes
+//! and tables that can be stored ([`ModuleCopy::to_bytes`]) and that fit any load address ([`ModuleCopy::place`]). What the copy reads and
+//! writes at run time is laid out in [`wire`].
+//!
+//! ```text
+//!    stubs    function copies                          literals
+//!    +------+ +---------------------------------+ ... +------------------+
+//!    | exit | | probe, instructions, probe, ... |     | original return  |
+//!    | miss | | second probes, exits            |     | addresses        |
+//!    +------+ +---------------------------------+ ... +------------------+
+//!       16-byte aligned
+//! ```
+//!
+//! [`verify`] decodes a copy and shows, without reference to how it was made, that it does what the original does.
+//!
+//! | module | what it writes |
+//! |---|---|
+//! | `function` | one function: probes, bodies |
+//! | `transfers` | the ends of blocks |
+//! | `probe`, `system_call`, `exits`, `stubs` | code that the original does not have |
+//! | `link` | the module, from the functions |
+//! | `place`, `codec` | the module at an address, or in a file |
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod asm;
+mod chunk;
+mod classify;
+mod codec;
+mod copy;
+mod error;
+mod exits;
+mod function;
+mod link;
+mod module;
+mod operand;
+mod place;
+mod probe;
+mod statistics;
+mod stubs;
+mod system_call;
+mod transfers;
+mod verify;
+
+pub use copy::{Entry, ModuleCopy};
+pub use error::Error;
+pub use link::translate;
+pub use place::Position;
+pub use statistics::{SkipReason, Skipped, Statistics};
+pub use verify::{Fault, VerifyError, verify};
+
+use image::{Image, Svma};
+
+/// How a module is translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The cluster that the module is in, less than [`wire::clusters::N_CLUSTERS`].
+    pub cluster: usize,
+    /// What probes do.
+    pub probe: Probe,
+}
+
+/// What probes do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Probe {
+    /// Append a record for every block.
+    Trace,
+    /// Only count down the checks of the burst: the cost of running in a copy, apart from that of recording.
+    None,
+}
+
+/// The address that offsets in a copy are relative to: the lowest address of the image, rounded down to a page.
+#[must_use]
+pub fn image_base(image: &Image<'_>) -> Svma {
+    let lowest = image.segments().first().map_or(0, |segment| segment.range.start.0);
+    Svma(lowest & !(wire::PAGE - 1))
+}

@@ -1,0 +1,115 @@
+//! What the translation of one function must know about the others: which of them have copies, and which blocks others can reach.
+
+use flow::{FunctionFlow, ModuleFlow, Transfer};
+use image::{Image, Svma};
+use rustc_hash::FxHashSet;
+
+use crate::chunk::Original;
+use crate::statistics::SkipReason;
+use crate::{Options, image_base};
+
+/// Everything about a module that its functions share.
+#[derive(Debug)]
+pub(crate) struct Module<'a, 'data> {
+    pub image: &'a Image<'data>,
+    pub flow: &'a ModuleFlow,
+    pub options: Options,
+    pub base: Svma,
+    /// Bytes from the base to the end of the last segment.
+    len: u64,
+    skips: Vec<Option<SkipReason>>,
+    /// Addresses that are called, or that another function jumps to.
+    reached: FxHashSet<Svma>,
+}
+
+/// Copies reach this far from the image base, in original addresses and in bytes of copy. Any two distances of this kind differ by
+/// less than 2 GiB, so that the difference always fits in a displacement.
+pub(crate) const REACH: u64 = 1 << 30;
+
+/// How far before and behind an image its code may name addresses: tables can be addressed by an element that they do not have.
+const SLACK: u64 = 1 << 20;
+
+/// Bytes of an entry of `__rseq_cs`, and where the start of the sequence is in it.
+const SEQUENCE_BYTES: usize = 32;
+const SEQUENCE_START: u64 = 8;
+
+impl<'a, 'data> Module<'a, 'data> {
+    pub fn new(image: &'a Image<'data>, flow: &'a ModuleFlow, options: Options) -> Module<'a, 'data> {
+        let base = image_base(image);
+        let sequences = restartable_sequences(image);
+        let skips: Vec<Option<SkipReason>> =
+            flow.functions.iter().map(|function| skip_reason(image, base, &sequences, function)).collect();
+        let copied = flow.functions.iter().zip(&skips).filter(|(_, skip)| skip.is_none());
+        let reached = copied.flat_map(|(function, _)| reached_by(function)).collect();
+        let len = image.segments().last().map_or(0, |segment| segment.range.end - base);
+        Module { image, flow, options, base, len, skips, reached }
+    }
+
+    pub fn skip_reason(&self, function: usize) -> Option<SkipReason> {
+        self.skips[function]
+    }
+
+    /// Whether other functions call or jump to the block at this address.
+    pub fn is_reached(&self, at: Svma) -> bool {
+        self.reached.contains(&at)
+    }
+
+    /// Whether a block with a copy starts at this address.
+    pub fn has_leader(&self, at: Svma) -> bool {
+        self.flow.function_containing(at).is_some_and(|id| {
+            self.skips[id.index()].is_none() && self.flow.functions[id.index()].cfg.block_at(at).is_some()
+        })
+    }
+
+    /// Whether the address is in the image, or not far behind it, and can be expressed as an [`Original`]. Bytes that are no code name
+    /// any address; to leave them to the original lets the copy be placed wherever it reaches the image.
+    pub fn is_in_reach(&self, at: Svma) -> bool {
+        at - self.base < REACH.min(self.len.saturating_add(SLACK))
+    }
+
+    /// The address as an offset from the image base; it must be in reach.
+    pub fn original(&self, at: Svma) -> Original {
+        Original((at - self.base) as u32)
+    }
+
+    /// The same for any address that an instruction names, which may also be a little before the image.
+    pub fn distance(&self, at: Svma) -> Option<i64> {
+        self.is_in_reach(at.offset(SLACK)).then_some((at - self.base) as i64)
+    }
+}
+
+/// First addresses of sequences that the kernel restarts.
+fn restartable_sequences(image: &Image<'_>) -> Vec<Svma> {
+    let sections = image.sections().iter().filter(|section| section.name == "__rseq_cs");
+    let starts = sections.flat_map(|section| {
+        let fields = (section.range.start.0..section.range.end.0).step_by(SEQUENCE_BYTES);
+        fields.filter_map(|at| image.pointer_at(Svma(at.wrapping_add(SEQUENCE_START))))
+    });
+    starts.collect()
+}
+
+fn skip_reason(image: &Image<'_>, base: Svma, sequences: &[Svma], function: &FunctionFlow) -> Option<SkipReason> {
+    if sequences.iter().any(|&start| function.contains(start)) {
+        return Some(SkipReason::RestartableSequence);
+    }
+    let blocks = &function.cfg.blocks;
+    if blocks.iter().any(|block| block.range.start < base || block.range.end - base >= REACH) {
+        return Some(SkipReason::OutOfRange);
+    }
+    let is_readable = |range: image::SvmaRange| image.read(range.start, range.len() as usize).is_some();
+    if !blocks.iter().all(|block| is_readable(block.range)) {
+        return Some(SkipReason::Unreadable);
+    }
+    None
+}
+
+/// Addresses that the function calls, or jumps to outside itself.
+fn reached_by(function: &FunctionFlow) -> impl Iterator<Item = Svma> {
+    let cfg = &function.cfg;
+    let called = cfg.blocks.iter().filter_map(|block| match block.transfer {
+        Transfer::Call(target) => Some(target),
+        _ => None,
+    });
+    let outside = cfg.graph.edges().iter().zip(&cfg.edges).filter(|(edge, _)| edge.to.is_none());
+    called.chain(outside.filter_map(|(_, facts)| facts.target))
+}

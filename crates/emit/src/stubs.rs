@@ -1,0 +1,134 @@
+//! Code that all functions of a module share, at the start of its copy.
+//!
+//! ```text
+//! exit:                                   rax: target, saved_rax: rax
+//!     mov gs:[target], rax
+//! leave:                                  the same, but the target is in gs:[target]
+//!     mov gs:[saved_rdx], rdx
+//!     rdtsc
+//!     mov gs:[end_tsc], eax
+//!     mov gs:[end_tsc + 4], edx
+//!     mov rdx, gs:[saved_rdx]
+//!     mov rax, gs:[saved_rax]
+//!     mov dword gs:[state], ENDED
+//!     jmp gs:[target]
+//! miss:                                   gs:[target], saved_rax, saved_rcx; also `full` and `outside`
+//!     mov dword gs:[end_reason], NoCopy
+//!     mov rcx, gs:[saved_rcx]
+//!     jmp leave
+//! other:                                  the same; the target is not in the module's own cluster
+//!     for each other cluster:
+//!         mov rax, gs:[target]
+//!         ... as in transfers, but if it is not in this cluster: on to the next one
+//!     jmp outside
+//! ```
+//!
+//! No flag changes between `exit` and the end of the burst; `other` is reached only where flags are dead.
+
+use wire::clusters::{Cluster, N_CLUSTERS};
+use wire::recovery::{kind, saves};
+use wire::sample::EndReason;
+use wire::thread::{offset, thread_state};
+
+use crate::asm::{Condition, Gpr};
+use crate::chunk::{Chunk, Original};
+
+/// Code that all functions of a module share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stub {
+    /// The burst ends at the address in `rax`.
+    Exit,
+    /// The burst ends at the target: it has no copy, or starts no block.
+    Miss,
+    /// The burst ends at the target: the buffer is full.
+    Full,
+    /// The target is not in the module's own cluster.
+    Other,
+}
+
+/// Where the stubs are in the copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stubs {
+    exit: u32,
+    miss: u32,
+    full: u32,
+    other: u32,
+}
+
+impl Stubs {
+    pub fn at(&self, stub: Stub) -> u32 {
+        match stub {
+            Stub::Exit => self.exit,
+            Stub::Miss => self.miss,
+            Stub::Full => self.full,
+            Stub::Other => self.other,
+        }
+    }
+}
+
+/// Writes the stubs of a module in `cluster`, at the start of an empty chunk.
+pub(crate) fn write(chunk: &mut Chunk, cluster: usize) -> Stubs {
+    let exit = chunk.position();
+    let leave = write_exit(chunk);
+    let miss = write_departure(chunk, EndReason::NoCopy, leave);
+    let full = write_departure(chunk, EndReason::BufferFull, leave);
+    let outside = write_departure(chunk, EndReason::Outside, leave);
+    let other = chunk.position();
+    chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX, [0; 4]);
+    for each in (0..N_CLUSTERS).filter(|&each| each != cluster) {
+        chunk.asm.load(Gpr::RAX, offset::TARGET);
+        let [not_here, unknown] = write_look_up(chunk, each);
+        chunk.asm.set_displacement(unknown, miss);
+        let next = chunk.position();
+        chunk.asm.set_displacement(not_here, next);
+    }
+    let hole = chunk.asm.jump();
+    chunk.asm.set_displacement(hole, outside);
+    Stubs { exit, miss, full, other }
+}
+
+/// Goes to the twin of the target, which is in `rax`, if it is in `cluster`. Everything is saved that changes, and restored at the end.
+/// Returns the displacements of the jumps that are taken if it is not in the cluster, and if it starts no block with a copy.
+pub(crate) fn write_look_up(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
+    let asm = &mut chunk.asm;
+    let field = |at: usize| offset::cluster(cluster) + at as u32;
+    asm.subtract(Gpr::RAX, field(std::mem::offset_of!(Cluster, lo)));
+    asm.compare(Gpr::RAX, field(std::mem::offset_of!(Cluster, span)));
+    let not_here = asm.jump_if(Condition::AE);
+    asm.load(Gpr::RCX, field(std::mem::offset_of!(Cluster, map)));
+    asm.bytes(&[0x8b, 0x04, 0x81]); // mov eax, [rcx + rax * 4]
+    asm.bytes(&[0x85, 0xc0]); // test eax, eax
+    let unknown = asm.jump_if(Condition::NS);
+    asm.add(Gpr::RAX, field(std::mem::offset_of!(Cluster, leader_base)));
+    asm.store(offset::TWIN, Gpr::RAX);
+    asm.load(Gpr::RCX, offset::SAVED_RCX);
+    asm.load(Gpr::RAX, offset::SAVED_RAX);
+    asm.jump_through(offset::TWIN);
+    [not_here, unknown]
+}
+
+fn write_exit(chunk: &mut Chunk) -> u32 {
+    chunk.begin_run(kind::EXIT, Original(0), saves::RAX | saves::RDX, [9, 18, 0, 0]);
+    let asm = &mut chunk.asm;
+    asm.store(offset::TARGET, Gpr::RAX);
+    let leave = asm.position();
+    asm.store(offset::SAVED_RDX, Gpr::RDX);
+    asm.bytes(&[0x0f, 0x31]); // rdtsc
+    asm.store_low(offset::END_TSC, Gpr::RAX);
+    asm.store_low(offset::END_TSC + 4, Gpr::RDX);
+    asm.load(Gpr::RDX, offset::SAVED_RDX);
+    asm.load(Gpr::RAX, offset::SAVED_RAX);
+    asm.store_constant(offset::STATE, thread_state::ENDED);
+    asm.jump_through(offset::TARGET);
+    leave
+}
+
+fn write_departure(chunk: &mut Chunk, reason: EndReason, leave: u32) -> u32 {
+    let start = chunk.position();
+    chunk.begin_run(kind::EXIT, Original(0), saves::RAX | saves::RCX, [0; 4]);
+    chunk.asm.store_constant(offset::END_REASON, reason as u32);
+    chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+    let hole = chunk.asm.jump();
+    chunk.asm.set_displacement(hole, leave);
+    start
+}

@@ -1,0 +1,266 @@
+//! What replaces the last instruction of a block.
+//!
+//! Jumps and branches to a block with a copy go there; others leave. A direct call pushes the original return address and jumps.
+//! Returns, indirect jumps and indirect calls look their target up in the map of the cluster:
+//!
+//! ```text
+//!     mov gs:[saved_rax], rax
+//!     mov rax, operand                            or [rsp]
+//!     push [rip + literal]                        call; a return: lea rsp, [rsp + 8 + n]
+//!     mov gs:[target], rax                        from here on the program has arrived at the target
+//!     mov gs:[saved_rcx], rcx
+//!     mov rcx, gs:[cursor]                        return, jump
+//!     cmp rcx, gs:[limit]
+//!     jae full
+//!     sub rax, gs:[cluster.lo]
+//!     cmp rax, gs:[cluster.span]
+//!     jae other
+//!     mov rcx, gs:[cluster.map]
+//!     mov eax, [rcx + rax * 4]
+//!     test eax, eax
+//!     jns miss
+//!     add rax, gs:[cluster.leader_base]
+//!     mov gs:[twin], rax
+//!     mov rcx, gs:[saved_rcx]
+//!     mov rax, gs:[saved_rax]
+//!     jmp gs:[twin]
+//! ```
+//!
+//! This changes flags, so that a copy leaves where they are live.
+
+use flow::Transfer;
+use flow::graph::BlockId;
+use flow::liveness::LiveSet;
+use iced_x86::Instruction;
+use image::Svma;
+use wire::recovery::{kind, saves};
+use wire::sample::EndReason;
+use wire::thread::offset;
+
+use crate::asm::{Condition, Gpr};
+use crate::chunk::{Destination, ExitState, Original};
+use crate::classify::{self, Branch};
+use crate::function::{Function, SecondProbe};
+use crate::operand;
+use crate::stubs::{self, Stub};
+
+/// Where a direct jump goes in the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// To a block of the same function.
+    Block(BlockId),
+    /// The same, over a back edge.
+    Back(BlockId),
+    /// To a block of another function.
+    Leader(Svma),
+    /// Out of the copy, to this address.
+    Leave(Svma),
+}
+
+/// What an indirect transfer does to the stack.
+#[derive(Clone, Copy, Debug)]
+enum StackChange {
+    /// A call pushes this address.
+    Push(Svma),
+    /// A return drops this many bytes.
+    Drop(i32),
+    None,
+}
+
+impl Function<'_, '_> {
+    /// Writes what replaces the block's last instruction, which is `insn`.
+    pub fn write_transfer(&mut self, block: BlockId, insn: &Instruction, bytes: &[u8]) {
+        let next = Svma(insn.next_ip());
+        match self.flow.cfg.block(block).transfer {
+            Transfer::Jump(target) if classify::is_plain_jump(insn) => self.go_on(block, target),
+            Transfer::Branch(target) => match classify::branch(insn) {
+                Some(Branch::Flags(condition)) => {
+                    self.branch(block, condition, target);
+                    self.go_on(block, next);
+                }
+                Some(Branch::Counter) if self.module.is_in_reach(target) => self.count(block, bytes, target, next),
+                Some(Branch::Counter) | None => self.leave_at(insn, EndReason::Instruction),
+            },
+            Transfer::Call(target) if classify::is_plain_call(insn) => self.call(insn, target),
+            Transfer::Return => match classify::returned_bytes(insn) {
+                Some(n_bytes) => {
+                    self.indirect(block, insn, &[0x48, 0x8b, 0x04, 0x24], None, StackChange::Drop(n_bytes));
+                }
+                None => self.leave_at(insn, EndReason::Instruction),
+            },
+            Transfer::IndirectJump => self.indirect_operand(block, insn, bytes, StackChange::None),
+            Transfer::IndirectCall => self.indirect_operand(block, insn, bytes, StackChange::Push(next)),
+            _ => self.leave_at(insn, EndReason::Instruction),
+        }
+    }
+
+    /// Control goes on to `target`, by a jump unless it is what comes next.
+    pub fn go_on(&mut self, block: BlockId, target: Svma) {
+        let way = self.way(block, target);
+        if !self.runs_into(block, way) {
+            self.begin_way(target);
+            let hole = self.chunk.asm.jump();
+            self.set_way(hole, way);
+        }
+    }
+
+    /// Whether what comes after the block is where control goes; a second probe can be put there.
+    fn runs_into(&mut self, block: BlockId, way: Way) -> bool {
+        let next = BlockId(block.0 + 1);
+        let Some(plan) = self.plans.get_mut(next.index()) else { return false };
+        let is_back = way == Way::Back(next);
+        if is_back && plan.checked != plan.record {
+            plan.second_probe = SecondProbe::Before;
+        }
+        is_back || way == Way::Block(next)
+    }
+
+    /// The rule of recovery for a jump to `target`. Only the first instruction in place of an original one can jump out of reach,
+    /// and there the run of the original instructions still holds.
+    fn begin_way(&mut self, target: Svma) {
+        if self.module.is_in_reach(target) {
+            let target = self.original(target);
+            self.chunk.begin_clean_probe(target);
+        }
+    }
+
+    fn way(&self, block: BlockId, target: Svma) -> Way {
+        let cfg = &self.flow.cfg;
+        if let Some(to) = cfg.block_at(target) {
+            let is_back = self.flow.loops.headed_by(to).is_some_and(|id| {
+                // Ascending edges have ascending sources.
+                let back_edges = &self.flow.loops.get(id).back_edges;
+                back_edges.binary_search_by_key(&block, |&edge| cfg.graph.edge(edge).from).is_ok()
+            });
+            return if is_back { Way::Back(to) } else { Way::Block(to) };
+        }
+        if self.module.has_leader(target) {
+            Way::Leader(target)
+        } else if self.module.is_in_reach(target) {
+            Way::Leave(target)
+        } else {
+            // A jump changes nothing: the original can just as well make it.
+            Way::Leave(cfg.block(block).last())
+        }
+    }
+
+    fn set_way(&mut self, hole: u32, way: Way) {
+        match way {
+            Way::Block(to) => self.chunk.asm.use_label(hole, self.plans[to.index()].record),
+            Way::Back(to) => {
+                let plan = &mut self.plans[to.index()];
+                if plan.checked != plan.record && plan.second_probe == SecondProbe::Unused {
+                    plan.second_probe = SecondProbe::Behind;
+                }
+                self.chunk.asm.use_label(hole, plan.checked);
+            }
+            Way::Leader(target) => {
+                let target = self.original(target);
+                self.chunk.refer(hole, Destination::Leader(target));
+            }
+            Way::Leave(target) => {
+                let target = self.original(target);
+                let label = self.chunk.exit(target, EndReason::NoCopy, ExitState::Clean);
+                self.chunk.asm.use_label(hole, label);
+            }
+        }
+    }
+
+    fn branch(&mut self, block: BlockId, condition: Condition, target: Svma) {
+        let way = self.way(block, target);
+        let hole = self.chunk.asm.jump_if(condition);
+        self.set_way(hole, way);
+    }
+
+    /// A branch that has no long form jumps over a jump.
+    fn count(&mut self, block: BlockId, bytes: &[u8], target: Svma, next: Svma) {
+        let Some((_, opcode)) = bytes.split_last() else { return };
+        self.chunk.asm.bytes(opcode);
+        self.chunk.asm.bytes(&[5]);
+        for target in [next, target] {
+            self.begin_way(target);
+            let way = self.way(block, target);
+            let hole = self.chunk.asm.jump();
+            self.set_way(hole, way);
+        }
+    }
+
+    fn call(&mut self, insn: &Instruction, target: Svma) {
+        if !self.module.has_leader(target) {
+            return self.leave_at(insn, EndReason::NoCopy);
+        }
+        let next = self.original(Svma(insn.next_ip()));
+        let target = self.original(target);
+        self.chunk.push_original(next);
+        self.chunk.begin_clean_probe(target);
+        let hole = self.chunk.asm.jump();
+        self.chunk.refer(hole, Destination::Leader(target));
+    }
+
+    fn leave_at(&mut self, insn: &Instruction, reason: EndReason) {
+        let at = self.original(Svma(insn.ip()));
+        self.chunk.leave(at, reason);
+    }
+
+    fn indirect_operand(&mut self, block: BlockId, insn: &Instruction, bytes: &[u8], stack: StackChange) {
+        let load = Some(bytes).filter(|_| classify::is_plain_indirect(insn)).and_then(operand::load);
+        let Some(load) = load else { return self.leave_at(insn, EndReason::Instruction) };
+        let address = match load.displacement_at {
+            Some(at) => match self.module.distance(Svma(insn.memory_displacement64())) {
+                Some(target) => Some((at, target)),
+                None => return self.leave_at(insn, EndReason::Instruction),
+            },
+            None => None,
+        };
+        self.indirect(block, insn, load.bytes(), address, stack);
+    }
+
+    /// `load` is an instruction that loads the target into `rax`; `address` says where in it a displacement is, and where it leads.
+    fn indirect(
+        &mut self,
+        block: BlockId,
+        insn: &Instruction,
+        load: &[u8],
+        address: Option<(u32, i64)>,
+        stack: StackChange,
+    ) {
+        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
+        if !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() {
+            return self.leave_at(insn, EndReason::FlagsLive);
+        }
+        let at = self.original(Svma(insn.ip()));
+        self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+        self.chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
+        let start = self.chunk.position();
+        self.chunk.asm.bytes(load);
+        if let Some((hole, target)) = address {
+            self.chunk.set_address(start + hole, self.chunk.position(), target);
+        }
+        match stack {
+            StackChange::Push(next) => {
+                let next = self.original(next);
+                self.chunk.push_original(next);
+            }
+            StackChange::Drop(n_bytes) => self.chunk.asm.advance(Gpr::RSP, n_bytes),
+            StackChange::None => {}
+        }
+        self.write_arrival(!matches!(stack, StackChange::Push(_)));
+    }
+
+    fn write_arrival(&mut self, looks_at_limit: bool) {
+        let cluster = self.module.options.cluster;
+        let chunk = &mut *self.chunk;
+        chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX, [9, 18, 0, 0]);
+        chunk.asm.store(offset::TARGET, Gpr::RAX);
+        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+        if looks_at_limit {
+            chunk.asm.load(Gpr::RCX, offset::CURSOR);
+            chunk.asm.compare(Gpr::RCX, offset::LIMIT);
+            let full = chunk.asm.jump_if(Condition::AE);
+            chunk.refer(full, Destination::Stub(Stub::Full));
+        }
+        let [not_here, unknown] = stubs::write_look_up(chunk, cluster);
+        chunk.refer(not_here, Destination::Stub(Stub::Other));
+        chunk.refer(unknown, Destination::Stub(Stub::Miss));
+    }
+}

@@ -1,0 +1,50 @@
+//! Whether the rule for an address turns the state there into that of the original.
+
+use wire::recovery::{Run, kind, saves};
+
+use super::state::{RAX, RCX, RDX, State, Value};
+use crate::chunk::Original;
+
+/// Whether a thread in `state`, interrupted `into` bytes into `run`, would be recovered to where the program is, with everything that is
+/// live there.
+pub(super) fn is_right(run: &Run, into: u32, state: &State) -> bool {
+    let original = Original(run.original);
+    let mut recovered = *state;
+    let arrives = match run.kind {
+        kind::STRAIGHT => Value::Address(Original(run.original.wrapping_add(into))),
+        kind::PROBE => {
+            undo(&mut recovered, run.saves, &run.save_end, into);
+            Value::Address(original)
+        }
+        kind::FORWARD | kind::EXIT => {
+            let target = if into < u32::from(run.save_end[0]) { state.registers[RAX] } else { state.fields.target };
+            recovered.registers[RAX] = state.fields.saved_rax;
+            undo(&mut recovered, run.saves & !saves::RAX, &run.save_end[1..], into);
+            target
+        }
+        kind::AFTER_SYSTEM_CALL => {
+            undo(&mut recovered, run.saves, &run.save_end, into);
+            recovered.registers[RCX] = Value::Address(original);
+            Value::Address(original)
+        }
+        kind::SYSTEM_CALL => Value::Address(original),
+        _ => return false,
+    };
+    state.is_at(arrives) && recovered.is_restored()
+}
+
+fn undo(recovered: &mut State, saved: u8, save_end: &[u8], into: u32) {
+    let in_order = [saves::RAX, saves::RCX, saves::RDX, saves::FLAGS];
+    for (bit, &end) in in_order.into_iter().filter(|bit| saved & bit != 0).zip(save_end) {
+        if into < u32::from(end) {
+            break;
+        }
+        let fields = recovered.fields;
+        match bit {
+            saves::RAX => recovered.registers[RAX] = fields.saved_rax,
+            saves::RCX => recovered.registers[RCX] = fields.saved_rcx,
+            saves::RDX => recovered.registers[RDX] = fields.saved_rdx,
+            _ => recovered.flags = super::step::unpacked(fields.saved_flags),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What the verifier knows about a thread inside a probe.
+
+use flow::liveness::LiveSet;
+use wire::sample::EndReason;
+use wire::thread::offset;
+
+use crate::chunk::Original;
+
+/// What a register or a field of the thread's header holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Value {
+    /// What the program has in that register; in a field for saved registers, what it has in the register.
+    Program,
+    /// Anything.
+    #[default]
+    Junk,
+    Cursor,
+    /// The cursor behind the record that has been written.
+    NextCursor,
+    Address(Original),
+    /// Where an indirect transfer goes.
+    Target,
+    /// That, less the start of the cluster.
+    TargetOffset(usize),
+    Map(usize),
+    MapEntry(usize),
+    /// A map entry that is known to be that of a leader.
+    LeaderEntry(usize),
+    Twin,
+    /// `lahf` has been executed.
+    PartialFlags,
+    /// `seto al`, too.
+    PackedFlags,
+    /// `add al, 0x7f` has restored the overflow flag.
+    AddedFlags,
+    TimeLow,
+    TimeHigh,
+    Time,
+    NotStart,
+    Duration,
+    Cycles,
+    NewCycles,
+    Count,
+    NewCount,
+    CallNumber,
+    LeaveTable,
+    /// Whether the system call must leave.
+    LeaveByte,
+    PendingAddress,
+    Pending,
+}
+
+/// What the flags hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flags {
+    Program,
+    Junk,
+    /// Overflow is the program's; `ah` has the others.
+    Overflow,
+    /// Cursor compared with limit.
+    Limit,
+    /// Offset of the target compared with the span of a cluster.
+    Span(usize),
+    /// Sign of an entry of the map.
+    Sign(usize),
+    /// Checks left.
+    Checks,
+}
+
+/// Fields of the thread's header that hold something for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Fields {
+    pub saved_rax: Value,
+    pub saved_rcx: Value,
+    pub saved_rdx: Value,
+    pub saved_flags: Value,
+    pub target: Value,
+    pub twin: Value,
+    pub start: Value,
+    pub end: Value,
+    pub end_tsc: Value,
+}
+
+impl Fields {
+    /// The field at an offset, with a number of the register that it saves.
+    pub fn saved(&mut self, at: u32) -> Option<(&mut Value, usize)> {
+        match at {
+            offset::SAVED_RAX => Some((&mut self.saved_rax, RAX)),
+            offset::SAVED_RCX => Some((&mut self.saved_rcx, RCX)),
+            offset::SAVED_RDX => Some((&mut self.saved_rdx, RDX)),
+            _ => None,
+        }
+    }
+
+    /// The field of a time at an offset, and whether that is its upper half.
+    pub fn time(&mut self, at: u32) -> Option<(&mut Value, bool)> {
+        const START: u32 = offset::SYSTEM_CALL_START;
+        const START_HIGH: u32 = START + 4;
+        const END: u32 = offset::SYSTEM_CALL_END;
+        const END_HIGH: u32 = END + 4;
+        const END_TSC: u32 = offset::END_TSC;
+        const END_TSC_HIGH: u32 = END_TSC + 4;
+        match at {
+            START | START_HIGH => Some((&mut self.start, at == START_HIGH)),
+            END | END_HIGH => Some((&mut self.end, at == END_HIGH)),
+            END_TSC | END_TSC_HIGH => Some((&mut self.end_tsc, at == END_TSC_HIGH)),
+            _ => None,
+        }
+    }
+}
+
+pub(super) const RAX: usize = 0;
+pub(super) const RCX: usize = 1;
+pub(super) const RDX: usize = 2;
+pub(super) const R11: usize = 11;
+
+/// What of the program's state is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// Registers, as bits.
+    registers: u16,
+    /// Any of the flags that arithmetic changes.
+    pub flags: bool,
+}
+
+impl Needs {
+    pub const ALL: Needs = Needs { registers: u16::MAX, flags: true };
+    /// At a system call, which overwrites `rcx` and `r11`.
+    pub const AT_SYSTEM_CALL: Needs = Needs { registers: !(1 << RCX | 1 << R11), flags: true };
+
+    pub fn of(live: LiveSet) -> Needs {
+        let registers = (0..16).filter(|&number| live.has_register(number)).fold(0, |bits, number| bits | 1 << number);
+        Needs { registers, flags: !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() }
+    }
+
+    /// All registers, and flags if they are live there.
+    pub fn at_transfer(live: LiveSet) -> Needs {
+        Needs { registers: u16::MAX, ..Needs::of(live) }
+    }
+
+    pub fn register(self, number: usize) -> bool {
+        self.registers >> number & 1 != 0
+    }
+}
+
+/// Where the program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// About to execute this.
+    At(Original),
+    /// At the target of an indirect transfer, about to execute it.
+    Target,
+}
+
+/// An abstract state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub registers: [Value; 16],
+    pub flags: Flags,
+    pub fields: Fields,
+    pub point: Point,
+    /// Another address that is as good, because what is between the two changes nothing.
+    pub alias: Option<Original>,
+    /// What of the program's state must be right.
+    pub live: Needs,
+    /// Why the burst must end, if it ends.
+    pub why: Option<EndReason>,
+    /// Why it says that it ends.
+    pub end_reason: Option<EndReason>,
+    pub has_ended: bool,
+    /// The record is in the buffer, and the cursor behind it.
+    pub written: Option<u32>,
+    pub recorded: Option<u32>,
+    pub looked_at_limit: bool,
+    pub n_checks: u32,
+    /// Clusters that the target is not in, as bits.
+    pub not_in: u8,
+    /// `rcx` of the program, where a system call has just set it.
+    pub rcx_is: Option<Original>,
+}
+
+impl State {
+    /// The program's state, at `point`.
+    pub fn clean(point: Point, live: Needs) -> State {
+        State {
+            registers: [Value::Program; 16],
+            flags: Flags::Program,
+            fields: Fields::default(),
+            point,
+            alias: None,
+            live,
+            why: None,
+            end_reason: None,
+            has_ended: false,
+            written: None,
+            recorded: None,
+            looked_at_limit: false,
+            n_checks: 0,
+            not_in: 0,
+            rcx_is: None,
+        }
+    }
+
+    /// Whether the program is at this address.
+    pub fn is_at(&self, address: Value) -> bool {
+        match self.point {
+            Point::At(at) => {
+                address == Value::Address(at) || self.alias.is_some_and(|alias| address == Value::Address(alias))
+            }
+            Point::Target => address == Value::Target,
+        }
+    }
+
+    /// Whether all that is live is the program's.
+    pub fn is_restored(&self) -> bool {
+        self.flags_are_right() && (0..16).all(|number| self.is_right(number, self.registers[number]))
+    }
+
+    pub fn flags_are_right(&self) -> bool {
+        self.flags == Flags::Program || !self.live.flags
+    }
+
+    /// Whether `value` will do in the register.
+    pub fn is_right(&self, number: usize, value: Value) -> bool {
+        if let Some(rcx) = self.rcx_is.filter(|_| number == RCX) {
+            return value == Value::Address(rcx);
+        }
+        value == Value::Program || !self.live.register(number)
+    }
+}

@@ -1,0 +1,9 @@
+//! Whole modules: translated, verified, stored, damaged.
+
+mod fixture;
+mod golden;
+mod mutation;
+mod placing;
+mod real;
+mod shapes;
+mod storing;

@@ -1,0 +1,161 @@
+//! The verifier must notice every change to a good copy.
+//!
+//! Copies are changed in their stored form, whose arrays come one after the other behind a header of words (see `codec`).
+
+use emit::{ModuleCopy, Probe};
+use flow::ModuleFlow;
+use image::Image;
+use wire::recovery::{Run, kind};
+
+use crate::fixture::{assemble, parse, translate};
+use crate::golden::disassembly;
+use crate::shapes::SHAPES;
+use crate::storing::reseal;
+
+/// A good copy, stored.
+struct Subject<'data> {
+    image: Image<'data>,
+    flow: ModuleFlow,
+    bytes: Vec<u8>,
+    layout: Layout,
+}
+
+/// Where the arrays are in the stored form.
+#[derive(Clone, Copy)]
+struct Layout {
+    code: usize,
+    literals: usize,
+    addresses: usize,
+    records: usize,
+    runs: usize,
+    stretches: usize,
+    lengths: usize,
+    end: usize,
+}
+
+const HEADER_WORDS: usize = 13;
+const COUNTERS: usize = 9 + 12;
+const RUN_BYTES: usize = 16;
+const STRETCH_BYTES: usize = 16;
+
+impl Layout {
+    fn of(bytes: &[u8]) -> Layout {
+        let word = |index: usize| {
+            let bytes = bytes[index * 8..].first_chunk::<8>().expect("a header");
+            u64::from_le_bytes(*bytes) as usize
+        };
+        let code = (HEADER_WORDS + COUNTERS) * 8;
+        let addresses = code + word(6);
+        let records = addresses + word(7) * 4;
+        let runs = records + word(8) * 4;
+        let stretches = runs + word(9) * RUN_BYTES;
+        let lengths = stretches + word(10) * STRETCH_BYTES;
+        let end = lengths + word(11);
+        Layout { code, literals: code + word(5), addresses, records, runs, stretches, lengths, end }
+    }
+}
+
+impl<'data> Subject<'data> {
+    fn new(file: &'data [u8], probe: Probe) -> Subject<'data> {
+        let image = parse(file);
+        let (flow, copy) = translate(&image, probe);
+        assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
+        let bytes = copy.to_bytes();
+        let layout = Layout::of(&bytes);
+        Subject { image, flow, bytes, layout }
+    }
+
+    /// The copy with some bytes changed; `None` if it cannot even be read.
+    fn changed(&self, change: impl FnOnce(&mut [u8])) -> Option<ModuleCopy> {
+        let mut bytes = self.bytes.clone();
+        change(&mut bytes);
+        reseal(&mut bytes);
+        ModuleCopy::from_bytes(&bytes).ok()
+    }
+
+    fn is_noticed(&self, change: impl FnOnce(&mut [u8])) -> bool {
+        self.changed(change).is_none_or(|copy| emit::verify(&self.image, &self.flow, &copy).is_err())
+    }
+
+    fn copy(&self) -> ModuleCopy {
+        ModuleCopy::from_bytes(&self.bytes).expect("a good copy")
+    }
+}
+
+/// A change of a bit is allowed to go unnoticed only if the processor cannot tell, either: some bits of prefixes mean nothing.
+fn every_bit_of_code_matters(probe: Probe) {
+    let file = assemble(SHAPES);
+    let subject = Subject::new(&file, probe);
+    let good = disassembly(&subject.copy());
+    for at in subject.layout.code..subject.layout.addresses {
+        let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << (at * 5 % 8);
+        let is_same = || subject.changed(flip).is_some_and(|copy| disassembly(&copy) == good);
+        let is_filler = at + 8 >= subject.layout.addresses && subject.layout.literals < at;
+        assert!(subject.is_noticed(flip) || is_same() && !is_filler, "byte {:#x} of the code", at - subject.layout.code);
+    }
+}
+
+#[test]
+fn every_bit_of_traced_code_matters() {
+    every_bit_of_code_matters(Probe::Trace);
+}
+
+#[test]
+fn every_bit_of_bare_code_matters() {
+    every_bit_of_code_matters(Probe::None);
+}
+
+#[test]
+fn every_fix_up_matters() {
+    let file = assemble(SHAPES);
+    let subject = Subject::new(&file, Probe::Trace);
+    for at in (subject.layout.addresses..subject.layout.runs).step_by(4) {
+        assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "fix-up at {at:#x}");
+    }
+    assert!(subject.layout.addresses < subject.layout.records && subject.layout.records < subject.layout.runs);
+}
+
+#[test]
+fn every_run_matters() {
+    let file = assemble(SHAPES);
+    let subject = Subject::new(&file, Probe::Trace);
+    for (index, run) in subject.copy().runs().iter().enumerate() {
+        let at = subject.layout.runs + index * RUN_BYTES;
+        let Run { copy, original, kind, .. } = *run;
+        if kind == kind::NEVER {
+            continue;
+        }
+        assert!(subject.is_noticed(|bytes| bytes[at + 8] = kind::NEVER), "kind of the run at {copy:#x}");
+        if !matches!(kind, kind::FORWARD | kind::EXIT) {
+            let change = |bytes: &mut [u8]| bytes[at + 4..at + 8].copy_from_slice(&(original ^ 1).to_le_bytes());
+            assert!(subject.is_noticed(change), "original of the run at {copy:#x}");
+        }
+        if matches!(kind, kind::FORWARD | kind::EXIT | kind::AFTER_SYSTEM_CALL) && run.saves != 0 {
+            assert!(subject.is_noticed(|bytes| bytes[at + 9] = 1), "saves of the run at {copy:#x}");
+        }
+        if kind == kind::FORWARD && run.save_end[1] != 0 {
+            for save in 0..2 {
+                let change = |bytes: &mut [u8]| bytes[at + 10 + save] += 9;
+                assert!(subject.is_noticed(change), "end of save {save} of the run at {copy:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_twin_matters() {
+    let file = assemble(SHAPES);
+    let subject = Subject::new(&file, Probe::Trace);
+    let Layout { stretches, lengths, end, .. } = subject.layout;
+    for at in (stretches..lengths).step_by(STRETCH_BYTES) {
+        let is_leader = subject.bytes[at + 15] & 0x80 != 0;
+        assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "original of stretch {at:#x}");
+        assert!(subject.is_noticed(|bytes| bytes[at + 4] ^= 1), "copy of stretch {at:#x}");
+        assert!(!is_leader || subject.is_noticed(|bytes| bytes[at + 8] ^= 1), "record of stretch {at:#x}");
+        assert!(subject.is_noticed(|bytes| bytes[at + 12] ^= 1), "instructions of stretch {at:#x}");
+        assert!(subject.is_noticed(|bytes| bytes[at + 15] ^= 0x80), "leader bit of stretch {at:#x}");
+    }
+    for at in lengths..end {
+        assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "length {at:#x}");
+    }
+}

@@ -1,0 +1,53 @@
+//! Programs and libraries as they are installed: every copy must verify.
+
+use std::process::Command;
+
+use crate::fixture::check;
+
+#[track_caller]
+fn verify(path: &str, min_functions: u64) {
+    let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let image = image::Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let copy = check(&image, path);
+    let statistics = copy.statistics();
+    assert!(statistics.functions >= min_functions, "{path}: {statistics:?}");
+    assert_eq!(copy.entries().count() as u64, statistics.instructions, "{path}");
+}
+
+#[test]
+fn a_compressor() {
+    verify("/usr/bin/gzip", 100);
+}
+
+#[test]
+fn a_shell() {
+    verify("/usr/bin/bash", 1000);
+}
+
+#[test]
+fn interpreters() {
+    verify("/usr/bin/perl", 1000);
+    verify("/usr/bin/python3.11", 1000);
+}
+
+#[test]
+fn the_c_library_and_its_loader() {
+    verify("/lib/x86_64-linux-gnu/libc.so.6", 1000);
+    verify("/lib64/ld-linux-x86-64.so.2", 100);
+}
+
+#[test]
+fn hand_written_assembly() {
+    verify("/usr/lib/x86_64-linux-gnu/libcrypto.so.3", 1000);
+}
+
+#[test]
+fn exceptions() {
+    verify("/usr/lib/x86_64-linux-gnu/libstdc++.so.6", 1000);
+}
+
+#[test]
+fn a_compiler() {
+    let run = Command::new("gcc").arg("-print-prog-name=cc1").output().expect("gcc is needed for this test");
+    verify(String::from_utf8_lossy(&run.stdout).trim(), 10_000);
+}

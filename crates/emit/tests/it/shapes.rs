@@ -1,0 +1,56 @@
+//! One function for each shape of code that copies treat in a way of its own.
+
+use emit::{Probe, SkipReason};
+use wire::sample::EndReason;
+
+use crate::fixture::{assemble, check, parse, translate};
+
+/// Functions of hand-written assembly; each is named for what it shows.
+pub const SHAPES: &str = include_str!("../shapes.S");
+
+#[test]
+fn all_shapes_verify() {
+    let file = assemble(SHAPES);
+    let copy = check(&parse(&file), "shapes");
+    let statistics = copy.statistics();
+    assert!(statistics.probes_dead_register > 0 && statistics.probes_spilled > 0, "{statistics:?}");
+    assert!(statistics.probes_flags_saved > 0, "{statistics:?}");
+    for reason in [EndReason::SystemCall, EndReason::Unloading, EndReason::Instruction, EndReason::FlagsLive] {
+        assert!(statistics.leaving_for(reason) > 0, "{reason:?}: {statistics:?}");
+    }
+}
+
+#[test]
+fn restartable_sequences_have_no_copy() {
+    let source = "
+        .globl _start
+        _start: call sequence
+                ret
+        .type sequence, @function
+        sequence:
+        1:      incq (%rdi)
+        2:      ret
+        3:      jmp 1b
+        .size sequence, . - sequence
+        .section __rseq_cs, \"aw\"
+        .balign 32
+        .long 0, 0
+        .quad 1b, 2b - 1b, 3b
+    ";
+    let file = assemble(source);
+    let image = parse(&file);
+    let (flow, copy) = translate(&image, Probe::Trace);
+    assert_eq!(copy.statistics().skipped_for(SkipReason::RestartableSequence), 1, "{:?}", copy.statistics());
+    assert_eq!(copy.statistics().leaving_for(EndReason::NoCopy), 1, "the call has no copy to go to");
+    emit::verify(&image, &flow, &copy).expect("the rest is right");
+}
+
+#[test]
+fn a_function_with_very_many_blocks_looks_at_the_limit_everywhere() {
+    let n_blocks = wire::thread::MAX_UNCHECKED_RECORDS / 2 + 10;
+    let blocks: String = (0..n_blocks).map(|_| "dec %eax\njz 1f\n").collect();
+    let file = assemble(&format!(".globl _start\n_start:\n{blocks}1: ret\n"));
+    let copy = check(&parse(&file), "many blocks");
+    let statistics = copy.statistics();
+    assert!(statistics.leaving_for(EndReason::BufferFull) >= n_blocks as u64, "{statistics:?}");
+}

@@ -1,0 +1,85 @@
+//! Ending a burst from outside: when a signal of the program arrives while its thread is in a copy.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use wire::recovery::Run;
+use wire::sample::EndReason;
+use wire::thread::thread_state;
+
+use crate::abi::{SigInfo, UContext, register};
+use crate::area::{self, Area};
+use crate::recover::{Machine, Place, Scratch, recover};
+use crate::session::{self, Session};
+use crate::{stream, syscall};
+
+/// If `context` is in a copy, turns it into the same point of the original and ends the burst.
+pub fn leave_copy(info: &mut SigInfo, context: &mut UContext) {
+    let pc = context.registers[register::RIP];
+    if !session::is_in_copy(pc) {
+        return;
+    }
+    let Some(session) = session::attached() else { return };
+    let Some(area) = Area::at(session, area::gs_base()) else { return };
+    let Some(state) = find_original(session, &area, context) else { return };
+    restore(context, &state);
+    correct_address(info, pc, state.rip);
+    if area.header().state.load(Relaxed) == thread_state::BURST {
+        session.control.bursts_ended_by_signals.fetch_add(1, Relaxed);
+        let end = stream::End { reason: EndReason::Signal as u8, tsc: syscall::rdtsc(), pc: state.rip };
+        stream::commit_burst(&area, &end);
+    }
+}
+
+fn find_original(session: Session, area: &Area, context: &UContext) -> Option<Machine> {
+    let registers = &context.registers;
+    let pc = registers[register::RIP];
+    let module = session.modules().iter().find(|module| {
+        module.n_runs.load(Acquire) != 0 && pc.wrapping_sub(module.copy.load(Relaxed)) < module.copy_len.load(Relaxed)
+    })?;
+    let place = Place { copy: module.copy.load(Relaxed), base: module.base.load(Relaxed) };
+    // SAFETY: the agent placed the table in the area of copies, which stays mapped, before it filled in the slot.
+    let runs = unsafe {
+        core::slice::from_raw_parts(module.runs.load(Relaxed) as *const Run, module.n_runs.load(Relaxed) as usize)
+    };
+    let machine = Machine {
+        rip: pc,
+        rax: registers[register::RAX],
+        rcx: registers[register::RCX],
+        rdx: registers[register::RDX],
+        flags: registers[register::FLAGS],
+    };
+    recover(&machine, &scratch(area), place, runs)
+}
+
+fn scratch(area: &Area) -> Scratch {
+    let header = area.raw();
+    // SAFETY: the area is that of the interrupted thread, which is this one.
+    unsafe {
+        Scratch {
+            rax: (*header).saved_rax,
+            rcx: (*header).saved_rcx,
+            rdx: (*header).saved_rdx,
+            flags: (*header).saved_flags,
+            target: (*header).target,
+        }
+    }
+}
+
+fn restore(context: &mut UContext, state: &Machine) {
+    let registers = &mut context.registers;
+    registers[register::RIP] = state.rip;
+    registers[register::RAX] = state.rax;
+    registers[register::RCX] = state.rcx;
+    registers[register::RDX] = state.rdx;
+    registers[register::FLAGS] = state.flags;
+}
+
+/// Signals about an instruction carry its address.
+fn correct_address(info: &mut SigInfo, copy: u64, original: u64) {
+    // SAFETY: of a signal sent by the kernel (positive code) that is not a fault, this is some other number, equal only by chance.
+    unsafe {
+        if info.code > 0 && info.details.fault.address == copy {
+            info.details.fault.address = original;
+        }
+    }
+}

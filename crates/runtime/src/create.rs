@@ -1,0 +1,117 @@
+//! New threads.
+//!
+//! `pthread_create` and `thrd_create` start threads in [`trampoline`], which sets the thread up and then jumps to the program's start routine with the
+//! stack as it was: a backtrace ends where it would without strobe.
+
+use core::arch::naked_asm;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
+
+use crate::session::{self, Session};
+use crate::thread::{self, Inheritance};
+use crate::{area, fork, masks, real};
+
+/// Threads that can be between their creation and their first instruction at the same time.
+const N_RECORDS: usize = 4096;
+/// How many records are looked at for a free one.
+const MAX_PROBES: usize = 256;
+
+/// How a new thread is to start.
+struct Record {
+    is_taken: AtomicBool,
+    start: AtomicU64,
+    argument: AtomicU64,
+    blocked_by_program: AtomicU64,
+}
+
+static RECORDS: [Record; N_RECORDS] = [const {
+    Record {
+        is_taken: AtomicBool::new(false),
+        start: AtomicU64::new(0),
+        argument: AtomicU64::new(0),
+        blocked_by_program: AtomicU64::new(0),
+    }
+}; N_RECORDS];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Start routine and argument, in the registers of a returned pair.
+#[repr(C)]
+struct Start {
+    routine: u64,
+    argument: u64,
+}
+
+/// `pthread_create` for the program.
+///
+/// # Safety
+/// As for `pthread_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(thread: *mut u64, attributes: *const u8, start: u64, argument: u64) -> i32 {
+    const EAGAIN: i32 = 11;
+    let Some(real) = real::PTHREAD_CREATE.get() else { return EAGAIN };
+    // SAFETY: the program's arguments; start routine and argument are passed on by the trampoline.
+    through_trampoline(start, argument, |start, argument| unsafe { real(thread, attributes, start, argument) })
+}
+
+/// `thrd_create` for the program.
+///
+/// # Safety
+/// As for `thrd_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(thread: *mut u64, start: u64, argument: u64) -> i32 {
+    const THRD_ERROR: i32 = 2;
+    let Some(real) = real::THRD_CREATE.get() else { return THRD_ERROR };
+    // SAFETY: the program's arguments; start routine and argument are passed on by the trampoline.
+    through_trampoline(start, argument, |start, argument| unsafe { real(thread, start, argument) })
+}
+
+/// Lets `create` make a thread that starts in the trampoline, or directly if that is not possible.
+fn through_trampoline(start: u64, argument: u64, create: impl Fn(u64, u64) -> i32) -> i32 {
+    if session::is_active() && session::attached().is_none() {
+        fork::join_at_tick();
+    }
+    let Some(session) = session::attached() else { return create(start, argument) };
+    let Some(record) = take_record(session) else { return create(start, argument) };
+    record.start.store(start, Relaxed);
+    record.argument.store(argument, Relaxed);
+    let blocked = area::own_private().map_or(0, |private| private.blocked_by_program.load(Relaxed));
+    record.blocked_by_program.store(blocked, Release);
+    let result = create(trampoline as *const () as u64, core::ptr::from_ref(record) as u64);
+    if result != 0 {
+        record.is_taken.store(false, Release);
+    }
+    result
+}
+
+fn take_record(session: Session) -> Option<&'static Record> {
+    let first = NEXT.fetch_add(1, Relaxed);
+    let free = (first..first + MAX_PROBES)
+        .map(|index| &RECORDS[index % N_RECORDS])
+        .find(|record| record.is_taken.compare_exchange(false, true, AcqRel, Relaxed).is_ok());
+    if free.is_none() {
+        session.control.threads_unprofiled.fetch_add(1, Relaxed);
+    }
+    free
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn trampoline() {
+    naked_asm!(
+        "push rdi",
+        "call {begin}",
+        "add rsp, 8",
+        "mov rdi, rdx",
+        "jmp rax",
+        begin = sym begin,
+    )
+}
+
+extern "C" fn begin(record: &'static Record) -> Start {
+    let start = Start { routine: record.start.load(Relaxed), argument: record.argument.load(Relaxed) };
+    let inherited = record.blocked_by_program.load(Relaxed);
+    record.is_taken.store(false, Release);
+    if let Some(session) = session::attached() {
+        let blocked_by_program = inherited | masks::claim();
+        thread::begin(session, Inheritance { blocked_by_program, preferred_area: 0 });
+    }
+    start
+}

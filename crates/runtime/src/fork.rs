@@ -1,0 +1,96 @@
+//! Children by `fork`.
+//!
+//! The child has its parent's signal actions, stacks and copies, but neither its shared memory nor its timers. If children are followed, its only
+//! thread gets a timer of its own, and the first tick, or the first new thread, joins the session; a child that only calls `exec` never gets that
+//! far and pays for nothing.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+
+use crate::area::{self, Area};
+use crate::join::{self, Origin};
+use crate::syscall::{self, MaskChange};
+use crate::thread::{self, Inheritance};
+use crate::{altstack, environment, real, session, timer};
+
+const NOBODY: u32 = 0;
+const NO_TIMER: i32 = -1;
+
+/// The thread that waits for its first tick.
+static WAITING_TID: AtomicU32 = AtomicU32::new(NOBODY);
+/// The index of the area that it had in the parent.
+static WAITING_INDEX: AtomicU32 = AtomicU32::new(0);
+static WAITING_TIMER: AtomicI32 = AtomicI32::new(NO_TIMER);
+/// Index of the area of the thread that is forking, plus one.
+static FORKING_INDEX: AtomicU32 = AtomicU32::new(0);
+
+/// Asks the C library to call back around `fork`. Whether it will.
+pub fn prepare() -> bool {
+    // SAFETY: the C library's own function; the callbacks live as long as the process.
+    real::REGISTER_ATFORK
+        .get()
+        .is_some_and(|register| unsafe { register(before as *const () as u64, 0, in_child, 0) == 0 })
+}
+
+/// The index of the calling thread's private part while it waits to join.
+pub fn waiting_thread() -> Option<usize> {
+    let tid = WAITING_TID.load(Relaxed);
+    (tid != NOBODY && tid == syscall::gettid()).then(|| WAITING_INDEX.load(Relaxed) as usize)
+}
+
+/// The C library holds a lock around all of `fork`, so that there is one thread here at a time.
+unsafe extern "C" fn before() {
+    let own = match session::attached() {
+        Some(session) => Area::own(session).map(|area| area.index),
+        None => waiting_thread(),
+    };
+    FORKING_INDEX.store(own.map_or(0, |index| index as u32 + 1), Relaxed);
+}
+
+unsafe extern "C" fn in_child() {
+    session::set_pid(syscall::getpid());
+    WAITING_TID.store(NOBODY, Relaxed);
+    WAITING_TIMER.store(NO_TIMER, Relaxed);
+    let Some(index) = FORKING_INDEX.load(Relaxed).checked_sub(1) else { return };
+    area::set_gs_base(0);
+    if environment::follows_children() {
+        wait_for_tick(index);
+    } else {
+        altstack::take_back(index as usize);
+        let blocked = area::private(index as usize).blocked_by_program.load(Relaxed);
+        syscall::rt_sigprocmask(MaskChange::Block, blocked);
+    }
+}
+
+fn wait_for_tick(index: u32) {
+    let tid = syscall::gettid();
+    WAITING_INDEX.store(index, Relaxed);
+    WAITING_TID.store(tid, Relaxed);
+    let interval_ns = thread::last_interval_ns();
+    let mut random = syscall::rdtsc();
+    if let Ok(id) = timer::create(tid) {
+        WAITING_TIMER.store(id, Relaxed);
+        timer::arm(id, timer::random_phase(&mut random, interval_ns), interval_ns);
+    }
+}
+
+/// Ends the wait of the calling thread. The index of its area, if it was waiting.
+pub fn stop_waiting() -> Option<usize> {
+    let index = waiting_thread()?;
+    WAITING_TID.store(NOBODY, Relaxed);
+    let id = WAITING_TIMER.swap(NO_TIMER, Relaxed);
+    if id != NO_TIMER {
+        timer::delete(id);
+    }
+    Some(index)
+}
+
+/// Called at a tick of a process that is not attached, and before it makes a thread.
+pub fn join_at_tick() {
+    let Some(index) = stop_waiting() else { return };
+    if join::join(Origin::Fork)
+        && let Some(session) = session::attached()
+    {
+        let blocked_by_program = area::private(index).blocked_by_program.load(Relaxed);
+        thread::begin(session, Inheritance { blocked_by_program, preferred_area: index });
+    }
+}

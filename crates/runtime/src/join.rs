@@ -1,0 +1,273 @@
+//! Joining a session: the runtime's side of [`wire::hello`].
+//!
+//! The socket and the descriptors that come over it live only while this runs; the program never finds one of them. Whatever goes wrong, the
+//! process is left as it was and runs unprofiled. A silent agent costs it two seconds, once.
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use wire::clusters::{Cluster, N_CLUSTERS};
+use wire::control::{Control, FILE_BYTES};
+use wire::hello::{Hello, N_FILES, Ready, Welcome};
+
+use crate::abi::{Iovec, MessageHeader, Timespec};
+use crate::environment;
+use crate::session::{self, ARENA_BYTES, EXECUTE, FIXED_NO_REPLACE, NO_RESERVE, READ, SHARED, WRITE};
+use crate::syscall::{self, Errno};
+
+/// How often the agent may propose addresses.
+const MAX_PROPOSALS: usize = 8;
+const TIMEOUT_NS: u64 = 2_000_000_000;
+
+/// How the process came to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// By `exec`.
+    Program,
+    /// By `fork`, from a process that had joined.
+    Fork,
+}
+
+/// Id of this process on the agent's side, for its children.
+static AGENT_SIDE_PID: AtomicU32 = AtomicU32::new(0);
+
+/// Joins the session. Whether the process is attached now.
+pub fn join(origin: Origin) -> bool {
+    session::prepare().is_ok() && Socket::connect().is_ok_and(|socket| negotiate(&socket, origin).is_ok())
+}
+
+fn negotiate(socket: &Socket, origin: Origin) -> Result<(), Errno> {
+    socket.send(&hello(origin))?;
+    for _ in 0..MAX_PROPOSALS {
+        let (welcome, files) = socket.receive()?;
+        if welcome.version != wire::VERSION || welcome.refused != 0 {
+            return Err(Errno::INVALID);
+        }
+        match Mapping::make(&welcome, &files) {
+            Ok(mapping) => {
+                let ready = Ready { control: mapping.control, arena: mapping.arena, ..Ready::default() };
+                if let Err(error) = mapping.check().and_then(|()| socket.send(&ready)) {
+                    mapping.undo();
+                    return Err(error);
+                }
+                mapping.keep();
+                return Ok(());
+            }
+            Err((error, index)) => {
+                socket.send(&Ready { error: error.0, failed_file: index as u32, ..Ready::default() })?;
+            }
+        }
+    }
+    Err(Errno::EXISTS)
+}
+
+fn hello(origin: Origin) -> Hello {
+    Hello {
+        version: wire::VERSION,
+        is_fork: (origin == Origin::Fork).into(),
+        pid: syscall::getpid(),
+        parent_pid: if origin == Origin::Fork { AGENT_SIDE_PID.load(Relaxed) } else { 0 },
+        tid: syscall::gettid(),
+        reserved: 0,
+        runtime_address: join as *const () as u64,
+    }
+}
+
+/// A connection to the agent, closed when dropped.
+struct Socket(i32);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        syscall::close(self.0);
+    }
+}
+
+impl Socket {
+    fn connect() -> Result<Socket, Errno> {
+        const UNIX: usize = 1;
+        const SEQPACKET: usize = 5;
+        const CLOSE_ON_EXEC: usize = 0o2_000_000;
+        const SOL_SOCKET: usize = 1;
+        const SO_RCVTIMEO: usize = 20;
+        const SO_SNDTIMEO: usize = 21;
+        let name = environment::socket_name();
+        let mut address = [0u8; 110];
+        address[0] = UNIX as u8;
+        // The name of an abstract socket starts with a NUL.
+        let place = address.get_mut(3..3 + name.len()).ok_or(Errno::INVALID)?;
+        place.copy_from_slice(name);
+        // The timeout is a `struct timeval`: microseconds.
+        let timeout = Timespec { seconds: (TIMEOUT_NS / 1_000_000_000) as i64, nanoseconds: 0 };
+        // SAFETY: the structures are complete and outlive the calls.
+        unsafe {
+            let socket = Socket(syscall::raw(41, [UNIX, SEQPACKET | CLOSE_ON_EXEC, 0, 0, 0, 0])? as i32);
+            for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+                let arguments = [socket.0 as usize, SOL_SOCKET, option, &raw const timeout as usize, size_of_val(&timeout), 0];
+                syscall::raw(54, arguments)?;
+            }
+            let connect = [socket.0 as usize, address.as_ptr() as usize, 3 + name.len(), 0, 0, 0];
+            syscall::raw(42, connect)?;
+            Ok(socket)
+        }
+    }
+
+    fn send<T: Copy>(&self, message: &T) -> Result<(), Errno> {
+        const NO_SIGNAL: usize = 0x4000;
+        let arguments = [self.0 as usize, core::ptr::from_ref(message) as usize, size_of::<T>(), NO_SIGNAL, 0, 0];
+        // SAFETY: the kernel reads the message.
+        let sent = unsafe { syscall::raw(44, arguments) }?;
+        if sent == size_of::<T>() { Ok(()) } else { Err(Errno::INVALID) }
+    }
+
+    fn receive(&self) -> Result<(Welcome, Files), Errno> {
+        const CMSG_CLOEXEC: usize = 0x4000_0000;
+        let mut welcome = Welcome::default();
+        let mut rights = Rights::default();
+        let part = Iovec { base: &raw mut welcome as u64, len: size_of::<Welcome>() as u64 };
+        let mut header = MessageHeader {
+            parts: &raw const part as u64,
+            n_parts: 1,
+            control: &raw mut rights as u64,
+            control_len: size_of::<Rights>() as u64,
+            ..MessageHeader::default()
+        };
+        // SAFETY: the kernel writes within the message and the rights.
+        let got = unsafe { syscall::raw(47, [self.0 as usize, &raw mut header as usize, CMSG_CLOEXEC, 0, 0, 0]) }?;
+        let files = rights.files(header.control_len);
+        if got != size_of::<Welcome>() || files.count != (welcome.n_files as usize) {
+            return Err(Errno::INVALID);
+        }
+        Ok((welcome, files))
+    }
+}
+
+/// An `SCM_RIGHTS` control message.
+#[repr(C)]
+#[derive(Default)]
+struct Rights {
+    len: u64,
+    level: i32,
+    kind: i32,
+    descriptors: [i32; N_FILES],
+}
+
+impl Rights {
+    fn files(&self, control_len: u64) -> Files {
+        const SOL_SOCKET: i32 = 1;
+        const SCM_RIGHTS: i32 = 1;
+        let start = offset_of!(Rights, descriptors) as u64;
+        let count = if control_len < start || self.level != SOL_SOCKET || self.kind != SCM_RIGHTS {
+            0
+        } else {
+            (self.len.min(control_len).saturating_sub(start) / 4).min(N_FILES as u64)
+        };
+        Files { descriptors: self.descriptors, count: count as usize }
+    }
+}
+
+/// Descriptors from the agent, closed when dropped.
+struct Files {
+    descriptors: [i32; N_FILES],
+    count: usize,
+}
+
+impl Files {
+    fn get(&self, index: usize) -> Result<i32, (Errno, usize)> {
+        self.descriptors[..self.count].get(index).copied().ok_or((Errno::INVALID, index))
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for &descriptor in &self.descriptors[..self.count] {
+            syscall::close(descriptor);
+        }
+    }
+}
+
+/// Everything that a session needs, mapped.
+struct Mapping {
+    control: u64,
+    arena: u64,
+    clusters: Option<[Cluster; N_CLUSTERS]>,
+    /// Address and size of each mapping.
+    made: [(u64, u64); N_FILES],
+}
+
+impl Mapping {
+    fn make(welcome: &Welcome, files: &Files) -> Result<Mapping, (Errno, usize)> {
+        if syscall::address_space_is_limited() {
+            return Err((Errno::NO_MEMORY, 0));
+        }
+        let mut mapping = Mapping {
+            control: 0,
+            arena: 0,
+            clusters: (welcome.shares_copies == 0).then_some(welcome.clusters),
+            made: [(0, 0); N_FILES],
+        };
+        let result = mapping.fill(welcome, files);
+        if result.is_err() {
+            mapping.undo();
+        }
+        result.map(|()| mapping)
+    }
+
+    fn fill(&mut self, welcome: &Welcome, files: &Files) -> Result<(), (Errno, usize)> {
+        const DONT_FORK: usize = 10;
+        self.control = self.map(0, files, welcome.control, FILE_BYTES, READ | WRITE)?;
+        self.arena = self.map(1, files, welcome.arena, ARENA_BYTES, READ | WRITE)?;
+        for index in [0, 1] {
+            let (at, bytes) = self.made[index];
+            // SAFETY: concerns only children and the mapping just made.
+            unsafe { syscall::madvise(at, bytes, DONT_FORK) }.map_err(|error| (error, index))?;
+        }
+        let mut next = 2;
+        let clusters = self.clusters.unwrap_or_default();
+        for cluster in clusters.iter().filter(|cluster| cluster.span != 0) {
+            self.map(next, files, cluster.copy_base, cluster.copy_len, READ | EXECUTE)?;
+            self.map(next + 1, files, cluster.map, cluster.span * 4, READ)?;
+            next += 2;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, index: usize, files: &Files, at: u64, bytes: u64, protection: usize) -> Result<u64, (Errno, usize)> {
+        const DONT_DUMP: usize = 16;
+        let file = files.get(index)?;
+        let fixed = if at == 0 { 0 } else { FIXED_NO_REPLACE };
+        // SAFETY: replaces nothing; a kernel that does not know the flag takes the address as a hint, which is noticed.
+        unsafe {
+            let got = syscall::mmap(at, bytes, protection, SHARED | NO_RESERVE | fixed, file).map_err(|error| (error, index))?;
+            if at != 0 && got != at {
+                syscall::munmap(got, bytes);
+                return Err((Errno::EXISTS, index));
+            }
+            self.made[index] = (got, bytes);
+            let _ = syscall::madvise(got, bytes, DONT_DUMP);
+            Ok(got)
+        }
+    }
+
+    /// Whether the control file is one of ours.
+    fn check(&self) -> Result<(), Errno> {
+        // SAFETY: mapped, and large enough.
+        let version = unsafe { (*(self.control as *const Control)).version };
+        if version == wire::VERSION { Ok(()) } else { Err(Errno::INVALID) }
+    }
+
+    fn undo(&self) {
+        for &(at, bytes) in self.made.iter().filter(|&&(_, bytes)| bytes != 0) {
+            // SAFETY: nobody has been told of the mapping.
+            unsafe { syscall::munmap(at, bytes) };
+        }
+    }
+
+    fn keep(&self) {
+        let control = self.control as *mut Control;
+        // SAFETY: everything is mapped for good, and no session is in use.
+        unsafe {
+            AGENT_SIDE_PID.store((*control).pid, Relaxed);
+            session::attach(control, self.arena, self.clusters.as_ref());
+        }
+    }
+}

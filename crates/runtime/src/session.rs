@@ -1,0 +1,137 @@
+//! What the runtime knows about the process that it is in.
+//!
+//! Three questions are answered here, and their answers outlive different things:
+//!
+//! * [`is_active`]: are the program's signals wrapped? From the join on, in this process and in all children by `fork`, attached or not.
+//! * [`attached`]: is there an agent's memory to write to? That memory is not inherited over `fork`, and not every child passes through the
+//!   handler in [`crate::fork`], for instance one made by a raw system call. Therefore the answer lies in a page that the kernel itself
+//!   wipes in children, and no child can ever touch memory that it does not have.
+//! * [`is_own_process`]: does the calling process own the runtime's private memory? A child of `vfork` shares it with its parent and must not
+//!   change it.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+use wire::clusters::{Cluster, N_CLUSTERS};
+use wire::control::{Control, ModuleSlot, MODULES_OFFSET};
+use wire::thread::{AREA_BYTES, MAX_THREADS};
+
+use crate::syscall::{self, Errno};
+
+/// Bytes of the arena.
+pub const ARENA_BYTES: u64 = MAX_THREADS as u64 * AREA_BYTES;
+
+/// The memory shared with the agent.
+#[derive(Clone, Copy)]
+pub struct Session {
+    pub control: &'static Control,
+    pub arena: u64,
+}
+
+impl Session {
+    /// The module slots in use.
+    pub fn modules(&self) -> &'static [ModuleSlot] {
+        let first = core::ptr::from_ref(self.control) as u64 + MODULES_OFFSET;
+        let count = (self.control.n_modules.load(Acquire) as usize).min(wire::control::MAX_MODULES);
+        // SAFETY: the slots lie in the control file, which is mapped as a whole.
+        unsafe { core::slice::from_raw_parts(first as *const ModuleSlot, count) }
+    }
+}
+
+struct Clusters(UnsafeCell<[Cluster; N_CLUSTERS]>);
+
+// SAFETY: written only by `attach`, before anything says that there is something to read.
+unsafe impl Sync for Clusters {}
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static PID: AtomicU32 = AtomicU32::new(0);
+static ATTACHED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
+static ARENA: AtomicU64 = AtomicU64::new(0);
+static CLUSTERS: Clusters = Clusters(UnsafeCell::new([NO_CLUSTER; N_CLUSTERS]));
+const NO_CLUSTER: Cluster = Cluster { lo: 0, span: 0, map: 0, leader_base: 0, copy_base: 0, copy_len: 0 };
+
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
+pub fn activate() {
+    ACTIVE.store(true, Relaxed);
+}
+
+/// The process that owns the private memory.
+pub fn pid() -> u32 {
+    PID.load(Relaxed)
+}
+
+pub fn set_pid(pid: u32) {
+    PID.store(pid, Relaxed);
+}
+
+pub fn is_own_process() -> bool {
+    syscall::getpid() == pid()
+}
+
+/// The session, if this process has joined one.
+pub fn attached() -> Option<Session> {
+    let flag = ATTACHED.load(Relaxed);
+    // SAFETY: once set, the page stays mapped, in children too.
+    if flag.is_null() || unsafe { &*flag }.load(Acquire) == 0 {
+        return None;
+    }
+    // SAFETY: `attach` was given a mapped control file, which stays while the flag is set.
+    Some(Session { control: unsafe { &*CONTROL.load(Relaxed) }, arena: ARENA.load(Relaxed) })
+}
+
+/// Where copies are. Empty before the join; the same in forked children, which share them.
+pub fn clusters() -> &'static [Cluster; N_CLUSTERS] {
+    // SAFETY: see `Clusters`.
+    unsafe { &*CLUSTERS.0.get() }
+}
+
+/// Whether `pc` is in a copy.
+pub fn is_in_copy(pc: u64) -> bool {
+    clusters().iter().any(|cluster| cluster.holds_copy(pc))
+}
+
+/// Makes the page whose contents children do not get.
+pub fn prepare() -> Result<(), Errno> {
+    const WIPE_ON_FORK: usize = 18;
+    if !ATTACHED.load(Relaxed).is_null() {
+        return Ok(());
+    }
+    // SAFETY: new private memory.
+    unsafe {
+        let page = syscall::mmap(0, wire::PAGE, READ | WRITE, PRIVATE | ANONYMOUS, -1)?;
+        if let Err(error) = syscall::madvise(page, wire::PAGE, WIPE_ON_FORK) {
+            syscall::munmap(page, wire::PAGE);
+            return Err(error);
+        }
+        ATTACHED.store(page as *mut AtomicU32, Relaxed);
+    }
+    Ok(())
+}
+
+/// Declares the process attached. `clusters` is `None` in a forked child, which has its parent's.
+///
+/// # Safety
+/// Everything must be mapped at the given addresses and stay so; no thread may be using an earlier session.
+pub unsafe fn attach(control: *mut Control, arena: u64, clusters: Option<&[Cluster; N_CLUSTERS]>) {
+    if let Some(clusters) = clusters {
+        // SAFETY: nobody reads them before the flag below is set for the first time.
+        unsafe { *CLUSTERS.0.get() = *clusters };
+    }
+    CONTROL.store(control, Relaxed);
+    ARENA.store(arena, Relaxed);
+    // SAFETY: `prepare` made the page.
+    unsafe { &*ATTACHED.load(Relaxed) }.store(1, Release);
+}
+
+pub const READ: usize = 1;
+pub const WRITE: usize = 2;
+pub const EXECUTE: usize = 4;
+pub const SHARED: usize = 1;
+pub const PRIVATE: usize = 2;
+pub const ANONYMOUS: usize = 0x20;
+pub const NO_RESERVE: usize = 0x4000;
+pub const FIXED_NO_REPLACE: usize = 0x10_0000;

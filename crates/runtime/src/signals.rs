@@ -1,0 +1,293 @@
+//! The program's signal actions.
+//!
+//! The program's handlers are not known to the kernel. It knows [`crate::entry`], which looks up here what the program asked for. What the program
+//! is told about its actions is what it would be told without strobe.
+//!
+//! * Actions are changed through the C library's `sigaction`. The table is written before the kernel learns of a handler and after it has forgotten
+//!   one, so the entry always finds a handler.
+//! * The kernel always delivers `siginfo_t`, so that a signal between those two steps finds what its handler expects.
+//! * In handlers that run on an alternate stack, which may be too small for a tick, the runtime's signals are blocked.
+//! * The action for a signal of the runtime itself exists only in the table.
+//!
+//! A child of `vfork` shares the table with its parent, but not the actions: it talks to the kernel directly.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+use wire::control::{PERF_SIGNAL, TIMER_SIGNAL};
+
+use crate::abi::{DEFAULT, IGNORE, KernelSigAction, N_SIGNALS, SigAction, bit, is_signal, sa};
+use crate::entry;
+use crate::session;
+use crate::syscall::{self, MaskChange};
+use crate::{masks, real};
+
+/// Signals that are never blocked.
+pub const RUNTIME_SIGNALS: u64 = bit(TIMER_SIGNAL) | bit(PERF_SIGNAL);
+
+/// What the program wants to happen at a signal.
+pub struct Action {
+    handler: AtomicU64,
+    flags: AtomicU32,
+    mask: AtomicU64,
+}
+
+/// A copy of an [`Action`].
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub handler: u64,
+    pub flags: u32,
+    pub mask: u64,
+}
+
+static ACTIONS: [Action; N_SIGNALS] = [const {
+    Action { handler: AtomicU64::new(DEFAULT), flags: AtomicU32::new(0), mask: AtomicU64::new(0) }
+}; N_SIGNALS];
+
+/// Whether [`PERF_SIGNAL`] is the runtime's, too.
+static USES_PERF: AtomicBool = AtomicBool::new(false);
+
+impl Action {
+    fn of(signal: i32) -> &'static Action {
+        &ACTIONS[(signal as usize - 1) % N_SIGNALS]
+    }
+
+    fn get(&self) -> Wanted {
+        Wanted {
+            handler: self.handler.load(Acquire),
+            flags: self.flags.load(Relaxed),
+            mask: self.mask.load(Relaxed),
+        }
+    }
+
+    fn set(&self, wanted: &Wanted) {
+        self.flags.store(wanted.flags, Relaxed);
+        self.mask.store(wanted.mask, Relaxed);
+        self.handler.store(wanted.handler, Release);
+    }
+}
+
+impl Wanted {
+    pub fn has_handler(&self) -> bool {
+        self.handler != DEFAULT && self.handler != IGNORE
+    }
+
+    /// Signals that are blocked in the handler for `signal` only because the runtime wants it.
+    pub fn added_to_mask(&self, signal: i32) -> u64 {
+        let own = if self.flags & sa::NODEFER != 0 { 0 } else { bit(signal) };
+        mask_for_kernel(self.mask, self.flags) & !self.mask & !own
+    }
+
+    /// What the kernel keeps of an action.
+    fn from_action(action: &SigAction) -> Wanted {
+        const NEVER_BLOCKED: u64 = bit(9) | bit(19);
+        Wanted { handler: action.handler, flags: action.flags & sa::KNOWN, mask: action.mask[0] & !NEVER_BLOCKED }
+    }
+}
+
+/// What the program wants at `signal`, for one delivery: an action for one time becomes the default.
+pub fn for_delivery(signal: i32) -> Wanted {
+    let action = Action::of(signal);
+    let wanted = action.get();
+    if wanted.flags & sa::RESETHAND != 0 && wanted.has_handler() {
+        action.handler.store(DEFAULT, Release);
+    }
+    wanted
+}
+
+/// Whether `signal` is one that the runtime uses itself.
+pub fn is_of_runtime(signal: i32) -> bool {
+    signal == TIMER_SIGNAL || signal == PERF_SIGNAL && USES_PERF.load(Relaxed)
+}
+
+/// Takes over the runtime's signals and wraps all handlers that exist.
+pub fn install(uses_perf: bool) {
+    USES_PERF.store(uses_perf, Relaxed);
+    for signal in 1..=N_SIGNALS as i32 {
+        if is_of_runtime(signal) {
+            take_over(signal);
+        } else {
+            wrap(signal);
+        }
+    }
+}
+
+fn take_over(signal: i32) {
+    // SAFETY: the entry for ticks runs any thread's signal as the program wants it.
+    unsafe {
+        if let Ok(old) = syscall::rt_sigaction(signal, Some(&tick_action(sa::RESTART))) {
+            Action::of(signal).set(&Wanted { handler: old.handler, flags: old.flags as u32, mask: old.mask });
+        }
+    }
+}
+
+/// The kernel's action for ticks.
+fn tick_action(restart: u32) -> KernelSigAction {
+    KernelSigAction {
+        handler: entry::tick_entry as *const () as u64,
+        flags: u64::from(sa::SIGINFO | sa::ONSTACK | sa::RESTORER | restart),
+        restorer: entry::restore as *const () as u64,
+        mask: u64::MAX,
+    }
+}
+
+/// Wraps the handler that `signal` has, if it has one.
+pub fn wrap(signal: i32) {
+    // SAFETY: the entry does what the handler's installer wanted.
+    unsafe {
+        let Ok(old) = syscall::rt_sigaction(signal, None) else { return };
+        let wanted = Wanted { handler: old.handler, flags: old.flags as u32, mask: old.mask };
+        if !wanted.has_handler() || old.handler == entry::address() {
+            return;
+        }
+        Action::of(signal).set(&wanted);
+        let wrapped = KernelSigAction {
+            handler: entry::address(),
+            flags: old.flags | u64::from(sa::SIGINFO),
+            restorer: old.restorer,
+            mask: mask_for_kernel(wanted.mask, wanted.flags),
+        };
+        if syscall::rt_sigaction(signal, Some(&wrapped)).is_ok() {
+            count_wrapped(signal);
+        }
+    }
+}
+
+/// The signal mask of a handler as the kernel gets it.
+fn mask_for_kernel(mask: u64, flags: u32) -> u64 {
+    if flags & sa::ONSTACK != 0 { mask | masks::hidden() } else { mask }
+}
+
+fn count_wrapped(signal: i32) {
+    if let Some(session) = session::attached() {
+        session.control.wrapped_signals.fetch_or(bit(signal), Relaxed);
+    }
+}
+
+/// `sigaction` for the program.
+///
+/// # Safety
+/// As for `sigaction`.
+pub unsafe fn sigaction(signal: i32, new: *const SigAction, old: *mut SigAction) -> i32 {
+    let Some(real) = real::SIGACTION.get() else { return -1 };
+    // SAFETY: the program's pointers, for which it answers.
+    unsafe {
+        if !session::is_active() || !is_signal(signal) {
+            return real(signal, new, old);
+        }
+        if !session::is_own_process() {
+            let result = real(signal, new, old);
+            if result == 0 && !old.is_null() {
+                tell(&mut *old, signal, &Action::of(signal).get());
+            }
+            return result;
+        }
+        if is_of_runtime(signal) {
+            return virtual_action(signal, new, old);
+        }
+        change(real, signal, new, old)
+    }
+}
+
+type RealSigaction = unsafe extern "C" fn(i32, *const SigAction, *mut SigAction) -> i32;
+
+/// # Safety
+/// As for `sigaction`.
+unsafe fn change(real: RealSigaction, signal: i32, new: *const SigAction, old: *mut SigAction) -> i32 {
+    let action = Action::of(signal);
+    let before = action.get();
+    let mut told = SigAction::default();
+    // SAFETY: the program's pointers, for which it answers.
+    let result = unsafe {
+        if new.is_null() {
+            real(signal, new, &raw mut told)
+        } else {
+            let wanted = Wanted::from_action(&*new);
+            let mut adjusted = *new;
+            adjusted.mask[0] = mask_for_kernel(wanted.mask, wanted.flags);
+            if wanted.has_handler() {
+                adjusted.handler = entry::address();
+                adjusted.flags |= sa::SIGINFO;
+                action.set(&wanted);
+            }
+            let result = real(signal, &raw const adjusted, &raw mut told);
+            // Again, because a handler may have changed the same action meanwhile, and this change came last.
+            action.set(if result == 0 { &wanted } else { &before });
+            if result == 0 && wanted.has_handler() {
+                count_wrapped(signal);
+            }
+            result
+        }
+    };
+    if result == 0 && !old.is_null() {
+        tell(&mut told, signal, &before);
+        // SAFETY: as above.
+        unsafe { *old = told };
+    }
+    result
+}
+
+/// Makes `told`, which is what the kernel says, what the program would be told without strobe.
+fn tell(told: &mut SigAction, signal: i32, before: &Wanted) {
+    if is_of_runtime(signal) {
+        told.handler = before.handler;
+        told.flags = before.flags;
+        told.mask[0] = before.mask;
+    } else if told.handler == entry::address() || told.handler == before.handler {
+        told.handler = before.handler;
+        told.flags = told.flags & !sa::SIGINFO | before.flags & sa::SIGINFO;
+        told.mask[0] = before.mask;
+    }
+}
+
+/// The action of a signal that is the runtime's: kept here, hidden from the kernel.
+///
+/// # Safety
+/// As for `sigaction`.
+unsafe fn virtual_action(signal: i32, new: *const SigAction, old: *mut SigAction) -> i32 {
+    let action = Action::of(signal);
+    let before = action.get();
+    // SAFETY: the program's pointers, for which it answers; the kernel's handler stays the same.
+    unsafe {
+        if !new.is_null() {
+            let mut wanted = Wanted::from_action(&*new);
+            wanted.flags |= sa::RESTORER;
+            action.set(&wanted);
+            let restart = if wanted.has_handler() { wanted.flags & sa::RESTART } else { sa::RESTART };
+            let _ = syscall::rt_sigaction(signal, Some(&tick_action(restart)));
+        }
+        if !old.is_null() {
+            let mut told = SigAction { handler: before.handler, flags: before.flags, ..SigAction::default() };
+            told.mask[0] = before.mask;
+            *old = told;
+        }
+    }
+    0
+}
+
+/// What happens at a signal of the runtime that was meant for the program, which has no handler for it.
+pub fn default_action(signal: i32, code: i32, wanted: &Wanted) {
+    let is_fault = code > 0;
+    if signal == TIMER_SIGNAL || wanted.handler == IGNORE && !is_fault {
+        return;
+    }
+    // SAFETY: the default action ends the process, as it would without strobe.
+    unsafe {
+        let _ = syscall::rt_sigaction(signal, Some(&KernelSigAction::default()));
+    }
+    syscall::tgkill(syscall::getpid(), syscall::gettid(), signal);
+    syscall::rt_sigprocmask(MaskChange::Unblock, bit(signal));
+}
+
+/// Sets the signal mask with which the kernel would have called the handler for `signal`.
+pub fn enter_mask(signal: i32, interrupted: u64, wanted: &Wanted) {
+    let own = if wanted.flags & sa::NODEFER != 0 { 0 } else { bit(signal) };
+    syscall::rt_sigprocmask(MaskChange::Set, interrupted | mask_for_kernel(wanted.mask, wanted.flags) | own);
+}
+
+/// # Safety
+/// As for `sigaction`.
+#[unsafe(export_name = "sigaction")]
+pub unsafe extern "C" fn exported_sigaction(signal: i32, new: *const SigAction, old: *mut SigAction) -> i32 {
+    // SAFETY: the program's call.
+    unsafe { sigaction(signal, new, old) }
+}

@@ -1,0 +1,43 @@
+//! The constructor: called by the dynamic linker before any code of the program or of another library.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use wire::control::TickSource;
+
+use crate::join::{self, Origin};
+use crate::thread::{self, Inheritance};
+use crate::{altstack, area, auxv, environment, fork, link_map, masks, real, session, signals, syscall};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn(i32, *mut *mut u8, *mut *mut u8) = construct;
+
+unsafe extern "C" fn construct(_: i32, _: *mut *mut u8, environment: *mut *mut u8) {
+    // SAFETY: the dynamic linker passes what the kernel made, and nobody has seen it yet.
+    unsafe {
+        let auxv = auxv::behind(environment.cast());
+        if !environment::take(environment) {
+            return;
+        }
+        area::allow_fsgsbase(auxv.has_fsgsbase);
+        let Some(r_debug) = link_map::learn_r_debug(&auxv) else { return };
+        start(r_debug as u64);
+    }
+}
+
+/// Joins the session and sets everything up; if anything is missing, the program runs as if strobe were not there.
+fn start(r_debug: u64) {
+    real::resolve();
+    session::set_pid(syscall::getpid());
+    let is_ready = real::is_complete()
+        && !syscall::has_shadow_stack()
+        && altstack::prepare().is_ok()
+        && thread::prepare()
+        && fork::prepare()
+        && join::join(Origin::Program);
+    let Some(session) = session::attached().filter(|_| is_ready) else { return };
+    session.control.r_debug.store(r_debug, Relaxed);
+    session::activate();
+    signals::install(session.control.tick_source.load(Relaxed) == TickSource::Perf as u32);
+    thread::begin(session, Inheritance { blocked_by_program: masks::claim(), preferred_area: 0 });
+}

@@ -1,0 +1,171 @@
+//! Beginning and end of a profiled thread.
+//!
+//! A thread begins in [`crate::create`] (the first one in the constructor) and ends in the destructor of a thread-specific value, which the
+//! C library calls after the program's last code in the thread, or nearly so. A thread that ends in any other way leaves its area taken.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+
+use wire::control::{SYSTEM_CALLS_OFFSET, TickSource};
+use wire::thread::{MAGIC, thread_state};
+
+use crate::area::{self, Area};
+use crate::session::{self, Session};
+use crate::{altstack, fork, real, stream, syscall, timer};
+
+/// What a thread takes over from the one that made it.
+#[derive(Clone, Copy, Default)]
+pub struct Inheritance {
+    /// Signals of the runtime that the program believes to have blocked.
+    pub blocked_by_program: u64,
+    /// Area that the thread should take if it is free.
+    pub preferred_area: usize,
+}
+
+static KEY: AtomicU32 = AtomicU32::new(0);
+/// The last tick interval that was set, for children that have lost sight of the settings.
+static LAST_INTERVAL_NS: AtomicU64 = AtomicU64::new(10_000_000);
+
+pub fn last_interval_ns() -> u64 {
+    LAST_INTERVAL_NS.load(Relaxed)
+}
+
+/// Makes the value whose destructor ends threads. Whether that worked.
+pub fn prepare() -> bool {
+    let mut key = 0;
+    // SAFETY: the C library's own function; the destructor has the right type.
+    let made = real::PTHREAD_KEY_CREATE.get().is_some_and(|create| unsafe { create(&raw mut key, destroy) == 0 });
+    KEY.store(key, Relaxed);
+    made
+}
+
+/// Gives the calling thread an area and ticks. It runs unprofiled if that fails.
+pub fn begin(session: Session, inheritance: Inheritance) {
+    if try_begin(session, inheritance).is_some() {
+        session.control.threads_started.fetch_add(1, Relaxed);
+    } else {
+        session.control.threads_unprofiled.fetch_add(1, Relaxed);
+    }
+}
+
+fn try_begin(session: Session, inheritance: Inheritance) -> Option<()> {
+    let inherited_gs = area::gs_base();
+    if inherited_gs != 0 && Area::at(session, inherited_gs).is_none() {
+        return None;
+    }
+    let tid = syscall::gettid();
+    let area = Area::take(session, tid, inheritance.preferred_area)?;
+    initialize(&area);
+    area::set_gs_base(area.address());
+    if !start_ticks(&area, tid) {
+        area::set_gs_base(0);
+        area.header().owner_tid.store(0, Release);
+        return None;
+    }
+    altstack::lend(area.index);
+    area.private().blocked_by_program.store(inheritance.blocked_by_program, Relaxed);
+    // SAFETY: the key is ours.
+    real::PTHREAD_SETSPECIFIC.get().map(|set| unsafe { set(KEY.load(Relaxed), 1) });
+    Some(())
+}
+
+/// Fills in the header. The stream goes on where the last owner of the area left it.
+fn initialize(area: &Area) {
+    let control = area.session.control;
+    let file = core::ptr::from_ref(control) as u64;
+    let header = area.raw();
+    let nth = u64::from(control.threads_started.load(Relaxed));
+    // SAFETY: the area is the calling thread's, and no copy runs in it yet.
+    unsafe {
+        (*header).self_address = area.address();
+        (*header).clusters = *session::clusters();
+        (*header).system_calls_that_leave = file + SYSTEM_CALLS_OFFSET;
+        (*header).unloads_pending = &raw const control.unloads_pending as u64;
+        (*header).random = control.seed.load(Relaxed).wrapping_add(nth << 32).wrapping_add(area.index as u64);
+        (*header).timer_id = -1;
+        (*header).magic = MAGIC;
+    }
+    area.header().state.store(thread_state::NATIVE, Relaxed);
+    area.header().last_cpu_ns.store(0, Relaxed);
+    let private = area.private();
+    private.handler_frame.store(0, Relaxed);
+    private.added_for_handler.store(0, Relaxed);
+    private.lost_in_a_row.store(0, Relaxed);
+    private.backoff.store(0, Relaxed);
+    private.is_paused.store(false, Relaxed);
+}
+
+/// Starts the thread's timer if it needs one. Whether ticks will come.
+fn start_ticks(area: &Area, tid: u32) -> bool {
+    let control = area.session.control;
+    if control.tick_source.load(Relaxed) != TickSource::PosixTimer as u32 || control.stopped.load(Relaxed) != 0 {
+        return true;
+    }
+    let Ok(id) = timer::create(tid) else { return false };
+    let interval_ns = control.tick_interval_ns.load(Relaxed);
+    LAST_INTERVAL_NS.store(interval_ns, Relaxed);
+    let header = area.raw();
+    // SAFETY: the area is the calling thread's.
+    let first_ns = unsafe {
+        (*header).timer_id = i64::from(id);
+        (*header).armed_interval_ns = interval_ns;
+        timer::random_phase(&mut (*header).random, interval_ns)
+    };
+    timer::arm(id, first_ns, interval_ns);
+    true
+}
+
+/// Ends the thread's ticks.
+pub fn stop_ticks(area: &Area) {
+    if let Some(id) = timer_of(area) {
+        timer::delete(id);
+    }
+    // SAFETY: the area is the calling thread's.
+    unsafe { (*area.raw()).timer_id = -1 };
+}
+
+/// Holds the thread's ticks back.
+pub fn pause_ticks(area: &Area) {
+    if let Some(id) = timer_of(area) {
+        timer::disarm(id);
+        area.private().is_paused.store(true, Relaxed);
+    }
+}
+
+/// Lets them come again if they were held back.
+pub fn resume_ticks(area: &Area) {
+    if area.private().is_paused.swap(false, Relaxed)
+        && let Some(id) = timer_of(area)
+    {
+        // SAFETY: the area is the calling thread's.
+        let interval_ns = unsafe { (*area.raw()).armed_interval_ns };
+        timer::arm(id, interval_ns, interval_ns);
+    }
+}
+
+/// The calling thread's timer.
+pub fn timer_of(area: &Area) -> Option<i32> {
+    // SAFETY: the area is the calling thread's.
+    let id = unsafe { (*area.raw()).timer_id };
+    i32::try_from(id).ok().filter(|&id| id >= 0)
+}
+
+unsafe extern "C" fn destroy(_: u64) {
+    fork::stop_waiting();
+    if let Some(area) = session::attached().and_then(Area::own) {
+        end(&area);
+    }
+}
+
+fn end(area: &Area) {
+    let control = area.session.control;
+    let header = area.header();
+    stop_ticks(area);
+    if header.state.load(Relaxed) == thread_state::ENDED {
+        stream::commit_ended_burst(area);
+    }
+    control.cpu_ns_of_ended_threads.fetch_add(syscall::thread_cpu_ns(), Relaxed);
+    control.threads_ended.fetch_add(1, Relaxed);
+    altstack::take_back(area.index);
+    area::set_gs_base(0);
+    header.owner_tid.store(0, Release);
+}

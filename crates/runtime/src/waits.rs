@@ -1,0 +1,168 @@
+//! Calls that replace the signal mask while they wait, or wait for signals.
+//!
+//! A temporary mask never blocks the runtime's signals; what it says about them is what the program believes meanwhile. Signals that the program
+//! waits for are taken as they come, except that a tick is none of them.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::abi::{SigInfo, SignalSet, Timespec};
+use crate::{masks, real, tick};
+
+/// Calls `wait` with the program's temporary mask, less the signals of the runtime.
+///
+/// # Safety
+/// `mask` must be null or point to a set.
+unsafe fn with_mask<T>(mask: *const SignalSet, wait: impl Fn(*const SignalSet) -> T) -> T {
+    // SAFETY: the program's set.
+    let Some((mask, private)) = unsafe { mask.as_ref() }.zip(masks::with_virtual_mask()) else { return wait(mask) };
+    let hidden = masks::hidden();
+    let believed = private.blocked_by_program.swap(mask[0] & hidden, Relaxed);
+    let result = wait(&masks::without(mask, hidden));
+    private.blocked_by_program.store(believed, Relaxed);
+    result
+}
+
+/// # Safety
+/// As for `sigsuspend`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigsuspend(mask: *const SignalSet) -> i32 {
+    let Some(real) = real::SIGSUSPEND.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe { with_mask(mask, |mask| real(mask)) }
+}
+
+/// # Safety
+/// As for `ppoll`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ppoll(files: *mut u8, count: u64, timeout: *const Timespec, mask: *const SignalSet) -> i32 {
+    let Some(real) = real::PPOLL.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe { with_mask(mask, |mask| real(files, count, timeout, mask)) }
+}
+
+/// # Safety
+/// As for `ppoll`, which programs compiled with checks call by this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __ppoll_chk(
+    files: *mut u8,
+    count: u64,
+    timeout: *const Timespec,
+    mask: *const SignalSet,
+    bytes: usize,
+) -> i32 {
+    let Some(real) = real::PPOLL_CHK.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe { with_mask(mask, |mask| real(files, count, timeout, mask, bytes)) }
+}
+
+/// # Safety
+/// As for `pselect`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pselect(
+    count: i32,
+    read: *mut u8,
+    write: *mut u8,
+    except: *mut u8,
+    timeout: *const Timespec,
+    mask: *const SignalSet,
+) -> i32 {
+    let Some(real) = real::PSELECT.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe { with_mask(mask, |mask| real(count, read, write, except, timeout, mask)) }
+}
+
+/// # Safety
+/// As for `epoll_pwait`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_pwait(
+    epoll: i32,
+    events: *mut u8,
+    count: i32,
+    timeout_ms: i32,
+    mask: *const SignalSet,
+) -> i32 {
+    let Some(real) = real::EPOLL_PWAIT.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe { with_mask(mask, |mask| real(epoll, events, count, timeout_ms, mask)) }
+}
+
+/// # Safety
+/// As for `epoll_pwait2`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_pwait2(
+    epoll: i32,
+    events: *mut u8,
+    count: i32,
+    timeout: *const Timespec,
+    mask: *const SignalSet,
+) -> i32 {
+    let Some(real) = real::EPOLL_PWAIT2.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe { with_mask(mask, |mask| real(epoll, events, count, timeout, mask)) }
+}
+
+/// # Safety
+/// As for `sigtimedwait`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigtimedwait(set: *const SignalSet, info: *mut SigInfo, timeout: *const Timespec) -> i32 {
+    let Some(real) = real::SIGTIMEDWAIT.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe {
+        if !waits_for_hidden(set) {
+            return real(set, info, timeout);
+        }
+        let mut whole = [0u64; 16];
+        let own_info = if info.is_null() { (&raw mut whole).cast() } else { info };
+        loop {
+            let signal = real(set, own_info, timeout);
+            if signal <= 0 || tick::genuine_tick(signal, &*own_info).is_none() {
+                masks::unblock(masks::hidden());
+                return signal;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for `sigwaitinfo`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigwaitinfo(set: *const SignalSet, info: *mut SigInfo) -> i32 {
+    // SAFETY: the program's call.
+    unsafe { sigtimedwait(set, info, core::ptr::null()) }
+}
+
+/// # Safety
+/// As for `sigwait`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigwait(set: *const SignalSet, signal: *mut i32) -> i32 {
+    const EINTR: i32 = 4;
+    const ENOSYS: i32 = 38;
+    let (Some(real), Some(errno)) = (real::SIGWAIT.get(), real::ERRNO_LOCATION.get()) else { return ENOSYS };
+    // SAFETY: the program's call.
+    unsafe {
+        if !waits_for_hidden(set) {
+            return real(set, signal);
+        }
+        let errno = errno();
+        let before = *errno;
+        loop {
+            let got = sigtimedwait(set, core::ptr::null_mut(), core::ptr::null());
+            let error = core::mem::replace(&mut *errno, before);
+            if got > 0 {
+                *signal = got;
+                return 0;
+            } else if error != EINTR {
+                return error;
+            }
+        }
+    }
+}
+
+/// Whether the program, in a profiled thread, waits for a signal that the runtime uses.
+///
+/// # Safety
+/// `set` must point to a set.
+unsafe fn waits_for_hidden(set: *const SignalSet) -> bool {
+    // SAFETY: the program's set.
+    unsafe { (*set)[0] & masks::hidden() != 0 && masks::with_virtual_mask().is_some() }
+}

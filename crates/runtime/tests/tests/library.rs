@@ -1,0 +1,52 @@
+//! The library as a file: what it needs, imports and exports.
+
+use std::process::Command;
+
+use strobe_runtime_tests::runtime;
+
+const EXPORTS: [&str; 38] = [
+    "__ppoll_chk", "__sysv_signal", "bsd_signal", "dlclose", "epoll_pwait", "epoll_pwait2", "execl", "execle", "execlp", "execv",
+    "execve", "execvp", "execvpe", "fexecve", "popen", "posix_spawn", "posix_spawnp", "ppoll", "pselect", "pthread_cancel",
+    "pthread_create", "pthread_sigmask", "sigaction", "sigaltstack", "sighold", "sigignore", "siginterrupt", "signal",
+    "sigprocmask", "sigrelse", "sigset", "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo", "ssignal", "system",
+    "sysv_signal",
+];
+
+fn readelf(option: &str) -> String {
+    let output = Command::new("readelf").args(["--wide", option]).arg(runtime()).output();
+    let output = output.expect("readelf is needed: install the package binutils");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn needs_no_library() {
+    let dynamic = readelf("--dynamic");
+    assert!(dynamic.contains("INIT_ARRAY"), "{dynamic}");
+    assert!(!dynamic.contains("NEEDED"), "{dynamic}");
+    assert!(!dynamic.contains("TEXTREL"), "{dynamic}");
+}
+
+#[test]
+fn exports_exactly_what_it_interposes_and_imports_nothing() {
+    let symbols = readelf("--dyn-syms");
+    let mut exported = Vec::new();
+    for line in symbols.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        if let [_, _, _, _, _, _, section, name] = fields[..]
+            && section != "Ndx"
+        {
+            assert_ne!(section, "UND", "imports {name}");
+            exported.push(name);
+        }
+    }
+    exported.sort_unstable();
+    let mut expected = EXPORTS.to_vec();
+    expected.push("thrd_create");
+    assert_eq!(exported, expected);
+}
+
+#[test]
+fn has_no_thread_local_storage() {
+    assert!(!readelf("--program-headers").contains(" TLS "));
+}

@@ -1,0 +1,136 @@
+//! Settings, counters and modules of one process: the first pages of its control file.
+//!
+//! The agent writes settings at any time; the runtime reads them at each tick. The runtime counts; the agent reads. After
+//! [`Control`] come [`MAX_MODULES`] [`ModuleSlot`]s, at [`MODULES_OFFSET`]; the table of system calls that leave copies is at
+//! [`SYSTEM_CALLS_OFFSET`]. The file is [`FILE_BYTES`] long and is not inherited over `fork`.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Most modules that a process can have copies of.
+pub const MAX_MODULES: usize = 1024;
+/// Where the modules are in the file.
+pub const MODULES_OFFSET: u64 = 4096;
+/// Where the table of system calls is in the file.
+pub const SYSTEM_CALLS_OFFSET: u64 = MODULES_OFFSET + (MAX_MODULES * size_of::<ModuleSlot>()) as u64;
+/// Bytes of the table of system calls.
+pub const SYSTEM_CALLS_BYTES: u64 = 65536;
+/// Bytes of the file.
+pub const FILE_BYTES: u64 = SYSTEM_CALLS_OFFSET + SYSTEM_CALLS_BYTES;
+
+/// Numbers of system calls that a copy must not make: they make, replace or end control flow, or change what the runtime relies on.
+/// `rt_sigreturn`, `clone`, `fork`, `vfork`, `execve`, `exit`, `munmap`, `mremap`, `arch_prctl`, `exit_group`, `execveat`, `rseq`,
+/// `clone3`.
+pub const SYSTEM_CALLS_THAT_LEAVE: [u16; 13] = [15, 56, 57, 58, 59, 60, 11, 25, 158, 231, 322, 334, 435];
+
+/// The head of the control file.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Control {
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// Process id, as the agent sees it.
+    pub pid: u32,
+
+    // Settings, written by the agent.
+    /// Not zero: ticks start bursts.
+    pub enabled: AtomicU32,
+    /// Length of a burst in checks.
+    pub burst_checks: AtomicU32,
+    /// CPU time between ticks of a thread.
+    pub tick_interval_ns: AtomicU64,
+    /// Most bytes of stack in a sample, a multiple of 8.
+    pub stack_bytes: AtomicU32,
+    /// A [`Policy`].
+    pub policy: AtomicU32,
+    /// Of the policy.
+    pub samples: AtomicU32,
+    /// Of the policy.
+    pub stride: AtomicU32,
+    /// Seed of random first phases.
+    pub seed: AtomicU64,
+    /// Where ticks come from: a [`TickSource`].
+    pub tick_source: AtomicU32,
+    /// Number of used [`ModuleSlot`]s; written after the slot.
+    pub n_modules: AtomicU32,
+    /// Unloads that the agent has dealt with; see `unloads`.
+    pub unloads_cleared: AtomicU32,
+    /// Not zero: the agent wants the runtime to stop its timers for good.
+    pub stopped: AtomicU32,
+
+    // Written by the runtime.
+    /// Not zero while `unloads` is ahead of `unloads_cleared`: no burst may start, and bursts end at system calls.
+    pub unloads_pending: AtomicU32,
+    /// Times that the program closed a library and something was unmapped.
+    pub unloads: AtomicU32,
+    /// Thread areas used so far, at most [`crate::thread::MAX_THREADS`].
+    pub n_areas: AtomicU32,
+    /// Threads that were given an area.
+    pub threads_started: AtomicU32,
+    /// Threads that ended in order.
+    pub threads_ended: AtomicU32,
+    /// Threads that found no free area or timer and run unprofiled.
+    pub threads_unprofiled: AtomicU32,
+    /// Bursts that the program's signal handlers ended.
+    pub bursts_ended_by_signals: AtomicU32,
+    /// Ticks in threads that have no area, or whose `gs` is not ours.
+    pub foreign_ticks: AtomicU32,
+    /// CPU nanoseconds of threads that have ended.
+    pub cpu_ns_of_ended_threads: AtomicU64,
+    /// Signals whose handlers go through the runtime, bit `n - 1` for signal `n`.
+    pub wrapped_signals: AtomicU64,
+    /// Address of the dynamic linker's `r_debug`; 0 if it was not found.
+    pub r_debug: AtomicU64,
+}
+
+/// Copies of one module, for recovery.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct ModuleSlot {
+    /// Address of the module's copy.
+    pub copy: AtomicU64,
+    /// Bytes of code in it.
+    pub copy_len: AtomicU64,
+    /// Address of its table of [`crate::recovery::Run`]s.
+    pub runs: AtomicU64,
+    /// Number of runs; 0: the slot is void.
+    pub n_runs: AtomicU64,
+    /// Load address: what `Run::original` is relative to.
+    pub base: AtomicU64,
+    /// Zero.
+    pub reserved: [u64; 3],
+}
+
+/// Which path ends of a burst count (Arnold and Grove; PEP, section 4.4). Numbers are those of checks.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Every one: the burst runs for `burst_checks`.
+    Plain = 0,
+    /// Skip 0 to `stride - 1` (one more at each tick, starting over), then take `samples` in a row.
+    Simplified = 1,
+    /// Skip 0 to `stride - 1`, then take one in `stride`, `samples` times.
+    Full = 2,
+}
+
+/// Where ticks come from.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TickSource {
+    /// A POSIX timer on each thread's CPU clock, made by the runtime; sends [`TIMER_SIGNAL`].
+    PosixTimer = 0,
+    /// `perf_event_open` with `sigtrap`, made by the agent, inherited by threads; sends [`PERF_SIGNAL`].
+    Perf = 1,
+    /// Nothing ticks.
+    Off = 2,
+}
+
+/// The signal of POSIX timers: `SIGURG`, which is ignored by default, so that a late one cannot hurt.
+pub const TIMER_SIGNAL: i32 = 23;
+/// The signal of perf events: `SIGTRAP`.
+pub const PERF_SIGNAL: i32 = 5;
+/// `si_value` of the runtime's timers, `sig_data` of the agent's perf events.
+pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
+
+const _: () = assert!(size_of::<Control>() == 120);
+const _: () = assert!(size_of::<ModuleSlot>() == 64);
+const _: () = assert!(FILE_BYTES % crate::PAGE == 0);

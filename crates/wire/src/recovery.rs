@@ -1,0 +1,71 @@
+//! From any address in a copy back to the original.
+//!
+//! A signal can interrupt a thread anywhere in a copy, and no handler of the program may see that. Before the handler runs, the runtime
+//! turns the interrupted state into that of a twin point. It finds the module by the address, and in its table of [`Run`]s, sorted by
+//! `copy`, the last one that starts at or before the address; that one says what to do:
+//!
+//! * At a [`kind::STRAIGHT`] run the bytes are those of original instructions, in the same lengths: the original address is `original` plus
+//!   the distance from the start of the run. Nothing else needs to change.
+//! * In a [`kind::PROBE`] run the thread is about to be at `original`. The probe's first instructions save registers, one instruction for each
+//!   bit of `saves` in the order of the bits ([`saves`]); its last ones restore them. For each save that has been executed, that is for the
+//!   i-th one if the address is at least `save_end[i]` bytes into the run, the saved value is the program's; taking it again after it has been
+//!   restored does no harm.
+//! * In a [`kind::FORWARD`] run a transfer is under way whose target the program has already committed to: stack pointer and memory are as
+//!   they will be there. The thread is about to be at the address in `rax` (if less than `save_end[0]` bytes into the run) or in
+//!   [`crate::thread::ThreadHeader::target`] (after that). `rax` is in `saved_rax`; the further saves of the run are as in a probe, but
+//!   their order starts at `save_end[1]`.
+//! * [`kind::EXIT`] is the same as `FORWARD` for an exit that has started: the burst is about to end at the target.
+//! * At a [`kind::AFTER_SYSTEM_CALL`] run a system call has just returned: `original` is the address after the `syscall`, and `rcx` must become
+//!   `original` too, because that is where `syscall` leaves it. `saves` works as in a probe.
+//! * At a [`kind::SYSTEM_CALL`] run, which is the 2 bytes of the `syscall`, the address is that of the `syscall` itself. If `rcx` is the
+//!   address after it in the copy, which is so when the kernel wants it restarted, it must become the address after it in the original.
+
+/// What to do in a run.
+pub mod kind {
+    /// Original instructions.
+    pub const STRAIGHT: u8 = 0;
+    /// Inside a probe that ends at `original`.
+    pub const PROBE: u8 = 1;
+    /// Inside a transfer to an address that only the thread knows.
+    pub const FORWARD: u8 = 2;
+    /// Inside an exit.
+    pub const EXIT: u8 = 3;
+    /// Behind a system call.
+    pub const AFTER_SYSTEM_CALL: u8 = 4;
+    /// At a system call.
+    pub const SYSTEM_CALL: u8 = 5;
+    /// Nothing can be interrupted here: padding, literals.
+    pub const NEVER: u8 = 6;
+}
+
+/// Bits of [`Run::saves`], in the order in which a probe saves.
+pub mod saves {
+    /// `rax`, in `saved_rax`.
+    pub const RAX: u8 = 1;
+    /// `rcx`, in `saved_rcx`.
+    pub const RCX: u8 = 2;
+    /// `rdx`, in `saved_rdx`.
+    pub const RDX: u8 = 4;
+    /// Arithmetic flags, in `saved_flags`.
+    pub const FLAGS: u8 = 8;
+}
+
+/// A stretch of a copy with one rule of recovery.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Start, as an offset from the start of the module's copy.
+    pub copy: u32,
+    /// Original address, less the module's load address.
+    pub original: u32,
+    /// One of [`kind`].
+    pub kind: u8,
+    /// Bits of [`saves`].
+    pub saves: u8,
+    /// Bytes into the run after which each save has been executed.
+    pub save_end: [u8; 4],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+const _: () = assert!(size_of::<Run>() == 16);
