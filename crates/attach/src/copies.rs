@@ -16,6 +16,7 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -32,6 +33,9 @@ use crate::modules::MappedModule;
 
 /// Copies start at multiples of this.
 const COPY_ALIGNMENT: u64 = 64;
+/// Name of the memory files with copies, and their path in lists of mappings.
+const NAME_OF_COPIES: &str = "strobe-copies";
+const FILE_OF_COPIES: &str = "/memfd:strobe-copies";
 
 /// The copies that one process, or a family of forked ones, runs.
 #[derive(Debug)]
@@ -87,7 +91,7 @@ impl Copies {
         let mut memory = [const { None }; N_CLUSTERS];
         for (cluster, memory) in clusters.iter().zip(&mut memory).filter(|(cluster, _)| cluster.span != 0) {
             let (code, code_file) =
-                SharedMemory::create("strobe-copies", cluster.copy_len, Use::Execute).step("memory for copies")?;
+                SharedMemory::create(NAME_OF_COPIES, cluster.copy_len, Use::Execute).step("memory for copies")?;
             let (map, map_file) =
                 SharedMemory::create("strobe-map", map_bytes(cluster), Use::Read).step("memory for maps")?;
             files.extend([code_file, map_file]);
@@ -231,9 +235,11 @@ impl Copies {
         Ok(())
     }
 
-    fn is_run_by(&self, maps: &[Mapping]) -> bool {
+    /// Whether a process with these mappings has the copies where they belong.
+    pub(crate) fn is_run_by(&self, maps: &[Mapping]) -> bool {
+        let is_copy = |mapping: &Mapping| mapping.path.as_bytes().starts_with(FILE_OF_COPIES.as_bytes());
         let mut in_use = self.clusters.iter().filter(|cluster| cluster.span != 0);
-        in_use.any(|cluster| maps.iter().any(|mapping| mapping.range.start == cluster.copy_base))
+        in_use.any(|cluster| maps.iter().any(|each| each.range.start == cluster.copy_base && is_copy(each)))
     }
 
     /// Removes the entries of one module, and its slot from the process that does not have it any more.

@@ -212,7 +212,7 @@ impl Drained {
 /// Bytes of a sample with these parts, if they make sense.
 fn body_bytes(header: &SampleHeader) -> Option<u64> {
     let parts = HEADER_BYTES + u64::from(header.stack_bytes) + 4 * u64::from(header.n_records);
-    (header.stack_bytes % 8 == 0 && parts <= SEGMENT_BYTES).then_some(parts.next_multiple_of(8))
+    (header.stack_bytes.is_multiple_of(8) && parts <= SEGMENT_BYTES).then_some(parts.next_multiple_of(8))
 }
 
 const _: () = assert!(offset_of!(SampleHeader, outcome) == 16);

@@ -84,6 +84,7 @@ impl Applicant {
             parent,
             first_tid: hello.tid,
             runtime_address: hello.runtime_address,
+            program: program_link(self.pid)?,
             pidfd: open_pidfd(self.pid)?,
         };
         let mut refusal = None;
@@ -166,8 +167,7 @@ fn choose_layout(identity: &Identity, maps: &[Mapping], inherited: Option<&Arc<C
     if let Some(copies) = inherited {
         return layout::choose_for_fork(maps, copies.clusters).ok_or(Error::NoRoom);
     }
-    let program = program_link(identity.pid)?;
-    let around = Surroundings { program: &program, runtime_address: identity.runtime_address, clusters: &[] };
+    let around = Surroundings { program: &identity.program, runtime_address: identity.runtime_address, clusters: &[] };
     let read = &mut |mapping: &Mapping| modules::segments_of_mapped_file(identity.pid, mapping);
     layout::choose(maps, &modules::modules(maps, around, read)).ok_or(Error::NoRoom)
 }

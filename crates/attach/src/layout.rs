@@ -273,7 +273,7 @@ mod tests {
                 end: range.end,
                 dev: (8, 1),
                 inode,
-                exec: vec![range.start..range.end.min(range.start + 16 * MIB)],
+                exec: std::iter::once(range.start..range.end.min(range.start + 16 * MIB)).collect(),
                 is_program,
                 is_runtime: false,
                 cluster: None,

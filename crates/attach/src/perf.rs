@@ -1,13 +1,14 @@
 //! Ticks from perf events.
 //!
-//! The agent opens, for every thread that the process has when it joins, a software event that counts CPU time in user mode and sends a
-//! synchronous `SIGTRAP` each time its period is over. Threads that are made later inherit it; other processes do not, and a new program
-//! does not. The descriptors stay here: dropping them ends the ticks.
+//! The agent opens, for every thread of the process, a software event that counts CPU time in user mode and has the kernel send the thread
+//! [`TIMER_SIGNAL`] each time its period is over. The event overflows only in user mode and the signal is delivered on the spot, so that no
+//! system call of the program is ever interrupted by it. The descriptors stay here: dropping them ends the ticks. Threads that are made later
+//! get theirs when the agent looks again.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use wire::control::TICK_COOKIE;
+use wire::control::TIMER_SIGNAL;
 
 use crate::error::{Result, Step};
 use crate::process::Process;
@@ -15,29 +16,42 @@ use crate::process::Process;
 /// Perf events that tick in the threads of a process for as long as this lives.
 #[derive(Debug)]
 pub struct PerfTicks {
-    events: Vec<OwnedFd>,
+    interval_ns: u64,
+    events: Vec<(u32, OwnedFd)>,
 }
 
 impl Process {
-    /// Starts ticks from perf events, in all threads that exist and all that they will make.
+    /// Starts ticks from perf events, in all threads that exist now.
     ///
     /// # Errors
     /// When the kernel has no such events, or does not let this user have them.
     pub fn start_perf_ticks(&self, interval_ns: u64) -> Result<PerfTicks> {
-        let attributes = Attributes::ticks(interval_ns, TICK_COOKIE);
-        let open = |tid: u32| attributes.open(tid.cast_signed()).step("perf_event_open");
+        let open = |tid: u32| open_ticks(tid, interval_ns).map(|event| (tid, event)).step("perf_event_open");
         let events = self.thread_ids()?.into_iter().map(open).collect::<Result<_>>()?;
-        Ok(PerfTicks { events })
+        Ok(PerfTicks { interval_ns, events })
     }
 }
 
 impl PerfTicks {
-    /// Changes the period, for the threads that had events of their own from the start and for threads that are made from now on.
+    /// Lets threads that have come since tick, too, and forgets those that have gone.
+    pub fn follow_threads(&mut self, process: &Process) {
+        let Ok(tids) = process.thread_ids() else { return };
+        self.events.retain(|(tid, _)| tids.contains(tid));
+        for tid in tids {
+            if self.events.iter().all(|(known, _)| *known != tid) {
+                // A thread that has ended meanwhile needs no ticks.
+                self.events.extend(open_ticks(tid, self.interval_ns).ok().map(|event| (tid, event)));
+            }
+        }
+    }
+
+    /// Changes the period.
     ///
     /// # Errors
     /// When the kernel refuses the period.
-    pub fn set_interval_ns(&self, interval_ns: u64) -> Result<()> {
-        for event in &self.events {
+    pub fn set_interval_ns(&mut self, interval_ns: u64) -> Result<()> {
+        self.interval_ns = interval_ns;
+        for (_, event) in &self.events {
             // SAFETY: the request reads one `u64` from the place it is given.
             let result = unsafe { libc::ioctl(event.as_raw_fd(), PERF_EVENT_IOC_PERIOD, &raw const interval_ns) };
             if result != 0 {
@@ -46,6 +60,32 @@ impl PerfTicks {
         }
         Ok(())
     }
+}
+
+/// An event that sends ticks to the thread that it counts.
+pub(crate) fn open_ticks(tid: u32, interval_ns: u64) -> io::Result<OwnedFd> {
+    let event = Attributes::ticks(interval_ns).open(tid.cast_signed())?;
+    let owner = FileOwner { kind: F_OWNER_TID, id: tid.cast_signed() };
+    // SAFETY: the first call reads a structure of this layout from a valid place; the others take numbers.
+    let results = unsafe {
+        [
+            libc::fcntl(event.as_raw_fd(), F_SETOWN_EX, &raw const owner),
+            libc::fcntl(event.as_raw_fd(), F_SETSIG, TIMER_SIGNAL),
+            libc::fcntl(event.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK),
+        ]
+    };
+    if results.contains(&-1) { Err(io::Error::last_os_error()) } else { Ok(event) }
+}
+
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
+const F_OWNER_TID: libc::c_int = 0;
+
+/// `struct f_owner_ex`.
+#[repr(C)]
+struct FileOwner {
+    kind: libc::c_int,
+    id: libc::pid_t,
 }
 
 const PERF_EVENT_IOC_PERIOD: libc::c_ulong = 0x4008_2404;
@@ -57,15 +97,12 @@ const SOFTWARE_TASK_CLOCK: u64 = 1;
 
 /// Bits of `perf_event_attr`.
 mod bit {
-    pub(super) const INHERIT: u64 = 1 << 1;
     pub(super) const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub(super) const EXCLUDE_HV: u64 = 1 << 6;
-    pub(super) const INHERIT_THREAD: u64 = 1 << 35;
     pub(super) const REMOVE_ON_EXEC: u64 = 1 << 36;
-    pub(super) const SIGTRAP: u64 = 1 << 37;
 }
 
-/// `struct perf_event_attr`, version 7: the first with `sig_data`.
+/// `struct perf_event_attr`, version 7.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct Attributes {
@@ -94,20 +131,15 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// Ticks by signal, inherited by threads.
-    pub(crate) fn ticks(interval_ns: u64, cookie: u64) -> Attributes {
+    /// Overflows after every period of CPU time, if the thread is in user mode then.
+    pub(crate) fn ticks(interval_ns: u64) -> Attributes {
         Attributes {
             kind: TYPE_SOFTWARE,
             size: size_of::<Attributes>() as u32,
             config: SOFTWARE_TASK_CLOCK,
             sample_period: interval_ns,
-            bits: bit::INHERIT
-                | bit::EXCLUDE_KERNEL
-                | bit::EXCLUDE_HV
-                | bit::INHERIT_THREAD
-                | bit::REMOVE_ON_EXEC
-                | bit::SIGTRAP,
-            sig_data: cookie,
+            wakeup_events: 1,
+            bits: bit::EXCLUDE_KERNEL | bit::EXCLUDE_HV | bit::REMOVE_ON_EXEC,
             ..Attributes::default()
         }
     }

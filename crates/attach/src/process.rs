@@ -4,7 +4,7 @@
 //! samples are still there. Dropping it ends the recording in a process that is still alive. Methods take `&self` and may be called from
 //! several threads.
 //!
-//! Keep the object of a dead process while children of it may still join: what they run are its copies.
+//! Keep the object of a dead process while children of it may still join ([`Process::has_heirs`]): what they run are its copies.
 
 use std::ffi::OsString;
 use std::fs;
@@ -41,6 +41,8 @@ pub(crate) struct Identity {
     pub(crate) parent: Option<u32>,
     pub(crate) first_tid: u32,
     pub(crate) runtime_address: u64,
+    /// Target of `/proc/PID/exe` when it joined.
+    pub(crate) program: OsString,
     pub(crate) pidfd: OwnedFd,
 }
 
@@ -73,6 +75,18 @@ impl Process {
         let mut fds = [PollFd::new(&self.identity.pidfd, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(0))
+    }
+
+    /// Whether other processes have its copies mapped: children, in the session or about to join it. Looks through all processes.
+    #[must_use]
+    pub fn has_heirs(&self) -> bool {
+        let is_heir = |pid: u32| {
+            let is_same_program = || program_link(pid).is_ok_and(|program| program == self.identity.program);
+            let has_copies = || maps::of_process(pid).is_ok_and(|maps| self.copies.is_run_by(&maps));
+            pid != self.pid() && is_same_program() && has_copies()
+        };
+        fs::read_dir("/proc")
+            .is_ok_and(|names| names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).any(is_heir))
     }
 
     /// Becomes readable when the process ends.
@@ -185,3 +199,9 @@ pub(crate) fn open_pidfd(pid: u32) -> Result<OwnedFd> {
     let number = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or(Error::Invisible)?;
     rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty()).step("pidfd_open")
 }
+
+/// The caller drains from one thread and places copies from others.
+const _: () = {
+    const fn is_shareable<T: Send + Sync>() {}
+    is_shareable::<Process>();
+};

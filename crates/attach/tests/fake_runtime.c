@@ -169,6 +169,13 @@ static void fork_unload_and_join(const char *name) {
     }
 }
 
+// A child that has not joined yet.
+static void fork_quietly(void) {
+    pid_t child = fork();
+    while (child == 0) pause();
+    printf("%d\n", child);
+}
+
 static void obey(const char *name) {
     char line[4096];
     for (printf("joined\n"), fflush(stdout); fgets(line, sizeof line, stdin); fflush(stdout)) {
@@ -180,6 +187,7 @@ static void obey(const char *name) {
         else if (!strcmp(line, "burst")) sample(1), printf("ok\n");
         else if (!strcmp(line, "fork")) fork_and_join(name);
         else if (!strcmp(line, "fork unload")) fork_unload_and_join(name);
+        else if (!strcmp(line, "fork quietly")) fork_quietly();
         else if (!strncmp(line, "load ", 5)) load(line + 5);
         else if (!strcmp(line, "call library")) printf("%d\n", call_twin(dlsym(library, "in_library")));
         else if (!strcmp(line, "unload")) unload();

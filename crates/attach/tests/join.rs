@@ -323,6 +323,23 @@ fn an_orphan_whose_parent_has_left_is_refused() {
 }
 
 #[test]
+fn heirs_are_known_before_they_join() {
+    let scene = Scene::new(&[]);
+    let (mut fake, parent) = scene.join("well");
+    assert!(!parent.has_heirs());
+    let child = fake.ask("fork quietly");
+    fake.child.kill().unwrap();
+    fake.child.wait().unwrap();
+    assert!(!parent.is_alive());
+    assert!(parent.has_heirs());
+    let killed = Command::new("kill").args(["-KILL", &child]).status().unwrap();
+    assert!(killed.success());
+    while parent.has_heirs() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn samples_come_out_alive_and_dead() {
     let scene = Scene::new(&[]);
     let (mut fake, process) = scene.join("well");

@@ -19,6 +19,8 @@ fn text(write: impl FnOnce(&mut Asm)) -> String {
     let mut formatter = IntelFormatter::new();
     formatter.options_mut().set_hex_prefix("0x");
     formatter.options_mut().set_hex_suffix("");
+    formatter.options_mut().set_branch_leading_zeros(false);
+    formatter.options_mut().set_rip_relative_addresses(false);
     formatter.options_mut().set_space_after_operand_separator(true);
     let mut text = String::new();
     formatter.format(&insn, &mut text);
@@ -97,10 +99,10 @@ proptest! {
 #[test]
 fn other_forms() {
     assert_eq!(text(|asm| asm.store_constant(0x54, 7)), "mov dword ptr gs:[0x54], 7");
-    assert_eq!(text(|asm| drop(asm.jump())), "jmp near ptr 0x1005");
-    assert_eq!(text(|asm| drop(asm.push_literal())), "push qword ptr [0x1006]");
-    assert_eq!(text(|asm| drop(asm.address_of(Gpr::RCX))), "lea rcx, [0x1007]");
-    assert_eq!(text(|asm| drop(asm.address_of(Gpr::R11))), "lea r11, [0x1007]");
+    assert_eq!(text(|asm| _ = asm.jump()), "jmp 0x1005");
+    assert_eq!(text(|asm| _ = asm.push_literal()), "push qword ptr [0x1006]");
+    assert_eq!(text(|asm| _ = asm.address_of(Gpr::RCX)), "lea rcx, [0x1007]");
+    assert_eq!(text(|asm| _ = asm.address_of(Gpr::R11)), "lea r11, [0x1007]");
     assert_eq!(text(|asm| asm.jump_over(5)), "jmp short 0x1007");
     assert_eq!(text(|asm| asm.jump_over_if_rcx_is_zero(5)), "jrcxz 0x1007");
     assert_eq!(text(|asm| asm.advance(Gpr::RSP, 8)), "lea rsp, [rsp+8]");

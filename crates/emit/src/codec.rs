@@ -19,6 +19,8 @@ const VERSION: u64 = 1;
 const HEADER_WORDS: usize = 13;
 const N_COUNTERS: usize = 9;
 const CHECKSUM_BYTES: usize = 8;
+/// Code and literals start and end at multiples of this.
+const ALIGNMENT: u64 = 16;
 
 const RUN_BYTES: usize = size_of::<Run>();
 const STRETCH_BYTES: usize = 16;
@@ -31,7 +33,7 @@ impl ModuleCopy {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let Statistics { skipped, .. } = &self.statistics;
-        let mut out = Writer(Vec::new());
+        let mut out = Writer(Vec::with_capacity(self.stored_len()));
         let header: [u64; HEADER_WORDS] = [
             MAGIC,
             VERSION << 32 | u64::from(wire::VERSION),
@@ -60,6 +62,7 @@ impl ModuleCopy {
         }
         let checksum = checksum(&out.0);
         out.words(&[checksum]);
+        debug_assert_eq!(out.0.len(), self.stored_len());
         out.0
     }
 
@@ -100,12 +103,28 @@ impl ModuleCopy {
     }
 }
 
+impl ModuleCopy {
+    /// Bytes that [`ModuleCopy::to_bytes`] writes.
+    fn stored_len(&self) -> usize {
+        (HEADER_WORDS + N_COUNTERS + N_REASONS) * 8
+            + self.code.len()
+            + (self.addresses.len() + self.records.len()) * 4
+            + self.runs.len() * RUN_BYTES
+            + self.stretches.len() * STRETCH_BYTES
+            + self.lengths.len()
+            + self.statistics.skipped.len() * SKIPPED_BYTES
+            + CHECKSUM_BYTES
+    }
+}
+
 /// Whether everything that names a place in the copy names one that exists.
 fn is_consistent(copy: &ModuleCopy) -> bool {
     let len = copy.code.len() as u64;
     let in_code = |place: u32, n_bytes: u64| u64::from(place) + n_bytes <= len;
     let n_insns: u64 = copy.stretches.iter().map(|stretch| u64::from(stretch.n_insns)).sum();
     len < crate::module::REACH
+        && len.is_multiple_of(ALIGNMENT)
+        && u64::from(copy.literals).is_multiple_of(ALIGNMENT)
         && copy.cluster < wire::clusters::N_CLUSTERS
         && in_code(copy.literals, 0)
         && copy.addresses.iter().chain(&copy.records).all(|&place| in_code(place, 4))

@@ -16,6 +16,7 @@
 //! looks at the limit.
 
 use flow::FunctionFlow;
+use flow::callgraph::FunctionId;
 use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::BlockId;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Register};
@@ -35,11 +36,12 @@ use crate::{exits, system_call};
 pub(crate) const ALIGNMENT: u32 = 16;
 
 /// Appends the copy of a function.
-pub(crate) fn write(module: &Module<'_, '_>, flow: &FunctionFlow, chunk: &mut Chunk) {
+pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) {
     chunk.align(ALIGNMENT);
+    let flow = module.function(id);
     let plans = plan(module, flow, chunk);
-    let mut function = Function { module, flow, chunk, plans, open_stretch: false, record: None };
-    for block in flow.cfg.graph.blocks() {
+    let mut function = Function { module, id, flow, chunk, plans, open_stretch: false, record: None };
+    for block in flow.cfg.graph.blocks().filter(|&block| module.is_owned(id, block)) {
         function.write_block(block);
     }
     function.write_second_probes();
@@ -103,6 +105,7 @@ fn plan(module: &Module<'_, '_>, flow: &FunctionFlow, chunk: &mut Chunk) -> Vec<
 /// A function while its copy is written.
 pub(crate) struct Function<'a, 'data> {
     pub module: &'a Module<'a, 'data>,
+    pub id: FunctionId,
     pub flow: &'a FunctionFlow,
     pub chunk: &'a mut Chunk,
     pub plans: Vec<Plan>,

@@ -3,6 +3,7 @@
 //! Functions are translated in chunks, at the same time if the executor likes; then the chunks are put one behind the other, and the
 //! references between them filled in. The result does not depend on the executor, nor on the size of chunks but for padding.
 
+use flow::callgraph::FunctionId;
 use flow::{Executor, FunctionFlow, ModuleFlow};
 use image::Image;
 use wire::recovery::{Run, kind};
@@ -37,6 +38,7 @@ pub fn translate(image: &Image<'_>, flow: &ModuleFlow, options: Options, executo
         return nothing(&module, SkipReason::ModuleTooLarge);
     }
     let mut linker = Linker::new(&module, stubs, first, code_len as u32, total_len);
+    linker.reserve(&chunks);
     let leaders = Leaders::new(linker.copy.code.len() as u32, &chunks);
     for chunk in chunks {
         linker.append(chunk, &leaders);
@@ -60,11 +62,10 @@ fn chunk_ranges(functions: &[FunctionFlow]) -> Vec<std::ops::Range<usize>> {
 
 fn write_chunk(module: &Module<'_, '_>, functions: std::ops::Range<usize>) -> Chunk {
     let mut chunk = Chunk::default();
-    for index in functions {
-        let flow = &module.flow.functions[index];
-        match module.skip_reason(index) {
-            None => function::write(module, flow, &mut chunk),
-            Some(reason) => chunk.statistics.skipped.push(Skipped { entry: flow.entry, reason }),
+    for id in functions.map(|index| FunctionId(index as u32)) {
+        match module.skip_reason(id) {
+            None => function::write(module, id, &mut chunk),
+            Some(reason) => chunk.statistics.skipped.push(Skipped { entry: module.function(id).entry, reason }),
         }
     }
     chunk.align(ALIGNMENT as u32);
@@ -137,6 +138,17 @@ impl Linker {
         copy.runs = first.runs;
         copy.literals = literals;
         Linker { copy, stubs, literals: Vec::new(), total_len }
+    }
+
+    /// Makes room for what the chunks have: the tables are too large to be moved as they grow.
+    fn reserve(&mut self, chunks: &[Chunk]) {
+        let sum = |len: fn(&Chunk) -> usize| chunks.iter().map(len).sum::<usize>();
+        let copy = &mut self.copy;
+        copy.addresses.reserve_exact(sum(|chunk| chunk.addresses.len()));
+        copy.records.reserve_exact(sum(|chunk| chunk.records.len()));
+        copy.runs.reserve_exact(sum(|chunk| chunk.runs.len()) + 1);
+        copy.stretches.reserve_exact(sum(|chunk| chunk.stretches.len()));
+        copy.lengths.reserve_exact(sum(|chunk| chunk.lengths.len()));
     }
 
     fn append(&mut self, mut chunk: Chunk, leaders: &Leaders) {

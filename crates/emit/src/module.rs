@@ -1,7 +1,12 @@
 //! What the translation of one function must know about the others: which of them have copies, and which blocks others can reach.
+//!
+//! Functions can share code: two of them may have the same range as a part. Each block then belongs to one of them, the one that
+//! [`ModuleFlow::function_containing`] names, and only that one copies it; for the others it is a block of another function.
 
+use flow::callgraph::FunctionId;
+use flow::graph::BlockId;
 use flow::{FunctionFlow, ModuleFlow, Transfer};
-use image::{Image, Svma};
+use image::{Image, Svma, SvmaRange};
 use rustc_hash::FxHashSet;
 
 use crate::chunk::Original;
@@ -18,6 +23,8 @@ pub(crate) struct Module<'a, 'data> {
     /// Bytes from the base to the end of the last segment.
     len: u64,
     skips: Vec<Option<SkipReason>>,
+    /// By function: whether a part of another one overlaps one of its own.
+    shares: Vec<bool>,
     /// Addresses that are called, or that another function jumps to.
     reached: FxHashSet<Svma>,
 }
@@ -39,14 +46,39 @@ impl<'a, 'data> Module<'a, 'data> {
         let sequences = restartable_sequences(image);
         let skips: Vec<Option<SkipReason>> =
             flow.functions.iter().map(|function| skip_reason(image, base, &sequences, function)).collect();
-        let copied = flow.functions.iter().zip(&skips).filter(|(_, skip)| skip.is_none());
-        let reached = copied.flat_map(|(function, _)| reached_by(function)).collect();
         let len = image.segments().last().map_or(0, |segment| segment.range.end - base);
-        Module { image, flow, options, base, len, skips, reached }
+        let shares = sharing(&flow.functions);
+        let mut module = Module { image, flow, options, base, len, skips, shares, reached: FxHashSet::default() };
+        module.reached = module.copied().flat_map(|id| module.reached_by(id)).collect();
+        module
     }
 
-    pub fn skip_reason(&self, function: usize) -> Option<SkipReason> {
-        self.skips[function]
+    pub fn ids(&self) -> impl Iterator<Item = FunctionId> + use<> {
+        (0..self.skips.len() as u32).map(FunctionId)
+    }
+
+    /// The functions that have copies.
+    fn copied(&self) -> impl Iterator<Item = FunctionId> {
+        self.ids().filter(|&id| self.skip_reason(id).is_none())
+    }
+
+    pub fn function(&self, id: FunctionId) -> &'a FunctionFlow {
+        &self.flow.functions[id.index()]
+    }
+
+    pub fn skip_reason(&self, id: FunctionId) -> Option<SkipReason> {
+        self.skips[id.index()]
+    }
+
+    /// Whether the block, which is in the function's graph, is copied with that function.
+    pub fn is_owned(&self, id: FunctionId, block: BlockId) -> bool {
+        !self.shares[id.index()]
+            || self.flow.function_containing(self.function(id).cfg.block(block).range.start) == Some(id)
+    }
+
+    /// The block at an address that is copied with the function.
+    pub fn owned_block_at(&self, id: FunctionId, at: Svma) -> Option<BlockId> {
+        self.function(id).cfg.block_at(at).filter(|&block| self.is_owned(id, block))
     }
 
     /// Whether other functions call or jump to the block at this address.
@@ -59,6 +91,21 @@ impl<'a, 'data> Module<'a, 'data> {
         self.flow.function_containing(at).is_some_and(|id| {
             self.skips[id.index()].is_none() && self.flow.functions[id.index()].cfg.block_at(at).is_some()
         })
+    }
+
+    /// Addresses that a function calls, or goes to outside what is copied with it.
+    fn reached_by(&self, id: FunctionId) -> impl Iterator<Item = Svma> {
+        let cfg = &self.function(id).cfg;
+        let called = cfg.blocks.iter().filter_map(|block| match block.transfer {
+            Transfer::Call(target) => Some(target),
+            _ => None,
+        });
+        let outside = cfg.graph.edges().iter().zip(&cfg.edges).filter_map(move |(edge, facts)| match edge.to {
+            Some(to) if self.is_owned(id, to) => None,
+            Some(to) => Some(cfg.block(to).range.start),
+            None => facts.target,
+        });
+        called.chain(outside)
     }
 
     /// Whether the address is in the image, or not far behind it, and can be expressed as an [`Original`]. Bytes that are no code name
@@ -96,20 +143,31 @@ fn skip_reason(image: &Image<'_>, base: Svma, sequences: &[Svma], function: &Fun
     if blocks.iter().any(|block| block.range.start < base || block.range.end - base >= REACH) {
         return Some(SkipReason::OutOfRange);
     }
-    let is_readable = |range: image::SvmaRange| image.read(range.start, range.len() as usize).is_some();
+    let is_readable = |range: SvmaRange| image.read(range.start, range.len() as usize).is_some();
     if !blocks.iter().all(|block| is_readable(block.range)) {
         return Some(SkipReason::Unreadable);
     }
     None
 }
 
-/// Addresses that the function calls, or jumps to outside itself.
-fn reached_by(function: &FunctionFlow) -> impl Iterator<Item = Svma> {
-    let cfg = &function.cfg;
-    let called = cfg.blocks.iter().filter_map(|block| match block.transfer {
-        Transfer::Call(target) => Some(target),
-        _ => None,
-    });
-    let outside = cfg.graph.edges().iter().zip(&cfg.edges).filter(|(edge, _)| edge.to.is_none());
-    called.chain(outside.filter_map(|(_, facts)| facts.target))
+/// By function: whether a part of another one overlaps one of its own.
+fn sharing(functions: &[FunctionFlow]) -> Vec<bool> {
+    let parts =
+        functions.iter().enumerate().flat_map(|(id, function)| function.parts.iter().map(move |&part| (part, id)));
+    let mut parts: Vec<(SvmaRange, usize)> = parts.collect();
+    parts.sort_unstable();
+    let mut shares = vec![false; functions.len()];
+    let mut longest: Option<(SvmaRange, usize)> = None;
+    for (part, id) in parts {
+        if let Some((before, other)) = longest
+            && part.start < before.end
+            && other != id
+        {
+            (shares[id], shares[other]) = (true, true);
+        }
+        if longest.is_none_or(|(before, _)| part.end > before.end) {
+            longest = Some((part, id));
+        }
+    }
+    shares
 }

@@ -126,7 +126,7 @@ impl Function<'_, '_> {
 
     fn way(&self, block: BlockId, target: Svma) -> Way {
         let cfg = &self.flow.cfg;
-        if let Some(to) = cfg.block_at(target) {
+        if let Some(to) = self.module.owned_block_at(self.id, target) {
             let is_back = self.flow.loops.headed_by(to).is_some_and(|id| {
                 // Ascending edges have ascending sources.
                 let back_edges = &self.flow.loops.get(id).back_edges;

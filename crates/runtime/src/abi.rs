@@ -84,6 +84,7 @@ impl SignalStack {
 /// Indices of [`UContext::registers`].
 pub mod register {
     pub const R8: usize = 0;
+    pub const R9: usize = 1;
     pub const RDI: usize = 8;
     pub const RSI: usize = 9;
     pub const RBP: usize = 10;
@@ -153,10 +154,7 @@ impl Timespec {
     const NS_PER_SECOND: u64 = 1_000_000_000;
 
     pub const fn from_ns(ns: u64) -> Timespec {
-        Timespec {
-            seconds: (ns / Timespec::NS_PER_SECOND) as i64,
-            nanoseconds: (ns % Timespec::NS_PER_SECOND) as i64,
-        }
+        Timespec { seconds: (ns / Timespec::NS_PER_SECOND) as i64, nanoseconds: (ns % Timespec::NS_PER_SECOND) as i64 }
     }
 
     pub const fn as_ns(self) -> u64 {

@@ -1,8 +1,9 @@
 //! Alternate signal stacks.
 //!
-//! Ticks must not need room on the program's stacks, which can be as small as coroutines are. Each profiled thread that has no alternate stack
-//! gets one of the runtime's. The program does not see it: for the program such a thread has none, and handlers that ask for one (`SA_ONSTACK`)
-//! run where they would without strobe. For that, [`move_frame`] moves a signal frame off the runtime's stack before the handler runs.
+//! Ticks must not need room on the program's stacks, which can be as small as coroutines are. Each profiled thread that has no
+//! alternate stack gets one of the runtime's. The program does not see it: for the program such a thread has none, and handlers
+//! that ask for one (`SA_ONSTACK`) run where they would without strobe. For that, [`move_frame`] moves a signal frame off the
+//! runtime's stack before the handler runs.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -64,15 +65,16 @@ pub fn was_switched(frame: u64, context: &UContext) -> bool {
     stack.size != 0 && stack.contains(frame) && !stack.contains(context.registers[register::RSP].wrapping_sub(1))
 }
 
-/// Moves the signal frame at `frame` to where it would be without alternate stack: below the stack pointer and the red zone of the interrupted
-/// code. Returns how far it was moved. The distance is a multiple of 64, so that the processor state in it stays aligned.
+/// Moves the signal frame at `frame` to where it would be without alternate stack: below the stack pointer and the red zone of
+/// the interrupted code. Returns how far it was moved. The distance is a multiple of 64, so that the processor state in it
+/// stays aligned.
 ///
 /// # Safety
 /// `context` must be in the frame of a signal being delivered; the caller must not be running below it on the same stack.
 pub unsafe fn move_frame(frame: u64, context: *mut UContext) -> u64 {
     const RED_ZONE: u64 = 128;
-    // SAFETY: the kernel made the frame, and the memory below the interrupted stack pointer is free by the same rule that lets the kernel
-    // put it there. If there is no memory the process dies of a fault, as it would without strobe.
+    // SAFETY: the kernel made the frame, and the memory below the interrupted stack pointer is free by the same rule that lets
+    // the kernel put it there. If there is no memory the process dies of a fault, as it would without strobe.
     unsafe {
         let bytes = frame_end(context) - frame;
         let target = (*context).registers[register::RSP].wrapping_sub(RED_ZONE + bytes);

@@ -1,7 +1,8 @@
 //! Thread areas as their owners see them, and what the runtime keeps about a thread in private memory.
 //!
-//! `gs` holds the address of the area of a thread that can enter copies. A new thread starts with its creator's `gs`, and a program may use `gs`
-//! for itself, so it proves nothing alone: an area is a thread's own if `gs` points to it *and* it names the thread as its owner.
+//! `gs` holds the address of the area of a thread that can enter copies. A new thread starts with its creator's `gs`, and a
+//! program may use `gs` for itself, so it proves nothing alone: an area is a thread's own if `gs` points to it *and* it names
+//! the thread as its owner.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
@@ -27,14 +28,17 @@ pub struct Private {
     pub handler_frame: AtomicU64,
     /// Signals of the runtime that are blocked in that handler, but not because the program wants it.
     pub added_for_handler: AtomicU64,
+    /// Stack pointer of the call that waits with a temporary mask, and that mask.
+    pub waiting_at: AtomicU64,
+    pub waiting_mask: AtomicU64,
     /// Ticks in a row that found no room.
     pub lost_in_a_row: AtomicU32,
     /// How many times the tick interval is doubled because nobody reads.
     pub backoff: AtomicU32,
     /// Position in the rotation of a policy.
     pub rotation: AtomicU32,
-    /// Whether the timer is stopped for a while.
-    pub is_paused: AtomicBool,
+    /// If the timer is stopped for a while: the time that was left until the next tick.
+    pub paused_ns: AtomicU64,
 }
 
 static PRIVATE: [Private; MAX_THREADS] = [const {
@@ -42,10 +46,12 @@ static PRIVATE: [Private; MAX_THREADS] = [const {
         blocked_by_program: AtomicU64::new(0),
         handler_frame: AtomicU64::new(0),
         added_for_handler: AtomicU64::new(0),
+        waiting_at: AtomicU64::new(0),
+        waiting_mask: AtomicU64::new(0),
         lost_in_a_row: AtomicU32::new(0),
         backoff: AtomicU32::new(0),
         rotation: AtomicU32::new(0),
-        is_paused: AtomicBool::new(false),
+        paused_ns: AtomicU64::new(0),
     }
 }; MAX_THREADS];
 
@@ -64,7 +70,7 @@ impl Area {
     /// The area at `address`, if there can be one.
     pub fn at(session: Session, address: u64) -> Option<Area> {
         let offset = address.wrapping_sub(session.arena);
-        (offset < ARENA_BYTES && offset % AREA_BYTES == 0).then(|| Area {
+        (offset < ARENA_BYTES && offset.is_multiple_of(AREA_BYTES)).then_some(Area {
             session,
             index: (offset / AREA_BYTES) as usize,
             header: address as *mut ThreadHeader,
@@ -92,7 +98,8 @@ impl Area {
 
     /// For the fields that are atomic.
     pub fn header(&self) -> &'static ThreadHeader {
-        // SAFETY: lies in the arena, which is mapped as long as there is a session. Other fields than atomics are only used through `raw`.
+        // SAFETY: lies in the arena, which is mapped as long as there is a session. Other fields than atomics are only used
+        // through `raw`.
         unsafe { &*self.header }
     }
 

@@ -53,9 +53,7 @@ pub fn of_process() -> Option<Auxv> {
     // SAFETY: a C string.
     let file = unsafe { syscall::open_for_reading(c"/proc/self/auxv".as_ptr().cast()) }.ok()?;
     // SAFETY: any bytes are valid entries.
-    let bytes = unsafe {
-        core::slice::from_raw_parts_mut(entries.as_mut_ptr().cast::<u8>(), size_of_val(&entries))
-    };
+    let bytes = unsafe { core::slice::from_raw_parts_mut(entries.as_mut_ptr().cast::<u8>(), size_of_val(&entries)) };
     let read = syscall::read_at(file, bytes, 0);
     syscall::close(file);
     read.ok()?;

@@ -1,9 +1,9 @@
 //! Cancellation of threads.
 //!
-//! The C library cancels a thread by a signal whose handler unwinds the thread's stack, starting from the interrupted address, so it must
-//! never see a copy. It installs that handler inside the first call of `pthread_cancel` and sends the signal in the same breath, too fast to wrap it.
-//! So before the program's first cancellation the runtime makes one of its own: it cancels a thread that does nothing, which gets the handler
-//! installed, and wraps it.
+//! The C library cancels a thread by a signal whose handler unwinds the thread's stack, starting from the interrupted address,
+//! so it must never see a copy. It installs that handler inside the first call of `pthread_cancel` and sends the signal in the
+//! same breath, too fast to wrap it. So before the program's first cancellation the runtime makes one of its own: it cancels a
+//! thread that does nothing, which gets the handler installed, and wraps it.
 
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 

@@ -1,7 +1,7 @@
 //! New threads.
 //!
-//! `pthread_create` and `thrd_create` start threads in [`trampoline`], which sets the thread up and then jumps to the program's start routine with the
-//! stack as it was: a backtrace ends where it would without strobe.
+//! `pthread_create` and `thrd_create` start threads in [`trampoline`], which sets the thread up and then jumps to the program's
+//! start routine with the stack as it was: a backtrace ends where it would without strobe.
 
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
@@ -93,6 +93,7 @@ fn take_record(session: Session) -> Option<&'static Record> {
     free
 }
 
+/// Leaves nothing of the runtime in the registers.
 #[unsafe(naked)]
 unsafe extern "C" fn trampoline() {
     naked_asm!(
@@ -100,6 +101,13 @@ unsafe extern "C" fn trampoline() {
         "call {begin}",
         "add rsp, 8",
         "mov rdi, rdx",
+        "xor esi, esi",
+        "xor edx, edx",
+        "xor ecx, ecx",
+        "xor r8d, r8d",
+        "xor r9d, r9d",
+        "xor r10d, r10d",
+        "xor r11d, r11d",
         "jmp rax",
         begin = sym begin,
     )

@@ -1,12 +1,17 @@
 //! Where the kernel enters when it delivers a signal.
 //!
-//! There are two entries: one for the signals of the program, one for ticks. Both call Rust and then either jump to a handler of the program
-//! or return from the signal. The handler gets the registers and the stack as the kernel made them, so it cannot tell that something ran before it,
-//! and a backtrace from it leads straight to the frame of the signal.
+//! There are two entries: one for the signals of the program, one for ticks. Both run with all signals blocked and call Rust,
+//! which decides between a return from the signal and a handler of the program ([`Next`]). The handler gets the stack as the
+//! kernel made it, so it cannot tell that something ran before it, and a backtrace from it leads straight to the frame of the
+//! signal.
+//!
+//! Just before the handler its mask is set ([`run_handler`]). Another signal may be waiting for that, and its handler would
+//! find this one interrupted between the two; [`finish_interrupted_entry`] makes that look as if it had interrupted the
+//! handler's first instruction.
 
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 
-use crate::abi::{SigInfo, UContext, sa};
+use crate::abi::{SigInfo, UContext, register, sa};
 use crate::area::Area;
 use crate::signals::Wanted;
 use crate::{altstack, burst, masks, session, signals, tick};
@@ -14,17 +19,16 @@ use crate::{altstack, burst, masks, session, signals, tick};
 /// What an entry does next.
 #[repr(C)]
 pub struct Next {
-    /// Address to jump to.
-    pub target: u64,
+    /// Handler to jump to; 0: return from the signal.
+    target: u64,
     /// How far the signal frame was moved.
-    pub frame_distance: u64,
+    frame_distance: u64,
+    /// Signal mask of the handler.
+    mask: u64,
 }
 
 impl Next {
-    /// Returns from the signal.
-    pub fn return_from_signal() -> Next {
-        Next { target: only_return as *const () as u64, frame_distance: 0 }
-    }
+    pub const RETURN: Next = Next { target: 0, frame_distance: 0, mask: 0 };
 }
 
 /// Address of the entry for the program's signals.
@@ -32,26 +36,23 @@ pub fn address() -> u64 {
     signal_entry as *const () as u64
 }
 
-/// Entry for signals of the program.
+/// Entry for signals of the program. `rdi`, `rsi` and `rdx` are signal, information and context; the frame is at `rsp`.
 #[unsafe(naked)]
 pub unsafe extern "C" fn signal_entry() {
     naked_asm!(
-        "push rdi",
+        "mov rcx, rsp",
         "push rsi",
-        "push rdx",
-        "lea rcx, [rsp + 24]",
+        "sub rsp, 32",
+        "mov r8, rsp",
         "call {on_signal}",
-        "mov r11, rax",
-        "mov rcx, rdx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "add rsi, rcx",
-        "add rdx, rcx",
-        "add rsp, rcx",
-        "xor eax, eax",
-        "jmp r11",
+        "mov r8, [rsp]",
+        "mov rcx, [rsp + 8]",
+        "mov rax, [rsp + 16]",
+        "mov r9, [rsp + 32]",
+        "add rsp, 40",
+        "jmp {run_handler}",
         on_signal = sym on_signal,
+        run_handler = sym run_handler,
     )
 }
 
@@ -67,38 +68,87 @@ pub unsafe extern "C" fn tick_entry() {
         "mov rcx, rsp",
         "mov rsp, rax",
         "push rcx",
-        "push rcx",
+        "sub rsp, 24",
+        "mov r8, rsp",
         "mov rdi, [rcx + 16]",
         "mov rsi, [rcx + 8]",
         "mov rdx, [rcx]",
         "add rcx, 24",
         "call {on_tick}",
-        "pop rsp",
-        "mov r11, rax",
-        "mov rcx, rdx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "add rsi, rcx",
-        "add rdx, rcx",
-        "add rsp, rcx",
-        "xor eax, eax",
-        "jmp r11",
+        "mov r8, [rsp]",
+        "mov rcx, [rsp + 8]",
+        "mov rax, [rsp + 16]",
+        "mov rsp, [rsp + 24]",
+        "mov r9, [rsp + 8]",
+        "add rsp, 24",
+        "jmp {run_handler}",
         choose_stack = sym choose_stack,
         on_tick = sym tick::on_tick,
+        run_handler = sym run_handler,
     )
 }
 
-/// Returns to what the kernel put on the stack: the restorer.
+/// Sets the mask and jumps to the handler, or returns from the signal. The frame is at `rsp`, the information at `r9`; `r8`,
+/// `rcx` and `rax` are the parts of [`Next`]. The mask is passed in the red zone, where the kernel reads it before it makes
+/// another frame.
 #[unsafe(naked)]
-unsafe extern "C" fn only_return() {
-    naked_asm!("ret")
+unsafe extern "C" fn run_handler() {
+    naked_asm!(
+        "test r8, r8",
+        "jz 2f",
+        "add rsp, rcx",
+        "add r9, rcx",
+        "mov [rsp - 8], rax",
+        "lea rsi, [rsp - 8]",
+        "mov edi, 2",
+        "xor edx, edx",
+        "mov r10d, 8",
+        "mov eax, 14",
+        "syscall",
+        ".globl strobe_handler_unmasked",
+        ".hidden strobe_handler_unmasked",
+        "strobe_handler_unmasked:",
+        "mov edi, [r9]",
+        "mov rsi, r9",
+        "lea rdx, [rsp + 8]",
+        "xor eax, eax",
+        "xor ecx, ecx",
+        ".globl strobe_handler_jump",
+        ".hidden strobe_handler_jump",
+        "strobe_handler_jump:",
+        "jmp r8",
+        "2:",
+        "ret",
+    )
 }
 
 /// Return from a signal handler, in exactly the bytes by which unwinders and debuggers know it.
 #[unsafe(naked)]
 pub unsafe extern "C" fn restore() {
     naked_asm!(".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00", "syscall")
+}
+
+/// If the signal interrupted the last instructions of [`run_handler`], does what they would do.
+fn finish_interrupted_entry(context: &mut UContext) {
+    let (first, last): (u64, u64);
+    // SAFETY: takes two addresses.
+    unsafe {
+        asm!("lea {}, [rip + strobe_handler_unmasked]", "lea {}, [rip + strobe_handler_jump]", out(reg) first, out(reg) last,
+             options(nomem, nostack, preserves_flags));
+    }
+    let registers = &mut context.registers;
+    if !(first..=last).contains(&registers[register::RIP]) {
+        return;
+    }
+    let info = registers[register::R9];
+    // SAFETY: `r9` points to the information of the signal whose handler was to run.
+    let signal = unsafe { (*(info as *const SigInfo)).signal };
+    registers[register::RDI] = signal as u64;
+    registers[register::RSI] = info;
+    registers[register::RDX] = registers[register::RSP] + 8;
+    registers[register::RAX] = 0;
+    registers[register::RCX] = 0;
+    registers[register::RIP] = registers[register::R8];
 }
 
 /// The stack pointer with which to handle a tick that was delivered at `delivered`, 16-byte aligned.
@@ -116,15 +166,16 @@ extern "C" fn choose_stack(delivered: u64) -> u64 {
 }
 
 /// Before a handler of the program: no handler sees a copy, or a stack of the runtime.
-unsafe extern "C" fn on_signal(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64) -> Next {
+unsafe extern "C" fn on_signal(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64, next: &mut Next) {
     // SAFETY: the kernel made the frame; it belongs to this delivery alone.
-    burst::leave_copy(info, unsafe { &mut *context });
+    leave_runtime(info, unsafe { &mut *context });
     let wanted = signals::for_delivery(signal);
-    if !wanted.has_handler() {
-        return Next::return_from_signal();
-    }
-    // SAFETY: this function runs below the frame, on the stack that the frame may leave.
-    unsafe { enter_handler(signal, context, frame, &wanted) }
+    *next = if wanted.has_handler() {
+        // SAFETY: this function runs below the frame, on the stack that the frame may leave.
+        unsafe { enter_handler(signal, context, frame, &wanted) }
+    } else {
+        Next::RETURN
+    };
 }
 
 /// Runs the program's own action for a signal that is also the runtime's.
@@ -134,25 +185,25 @@ unsafe extern "C" fn on_signal(signal: i32, info: &mut SigInfo, context: *mut UC
 pub unsafe fn deliver_to_program(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64) -> Next {
     // SAFETY: the kernel made the frame; it belongs to this delivery alone.
     if masks::postpone(signal, info, unsafe { &mut *context }) {
-        return Next::return_from_signal();
+        return Next::RETURN;
     }
     // SAFETY: as above.
-    burst::leave_copy(info, unsafe { &mut *context });
+    leave_runtime(info, unsafe { &mut *context });
     let wanted = signals::for_delivery(signal);
     if !wanted.has_handler() {
-        signals::default_action(signal, info.code, &wanted);
-        return Next::return_from_signal();
+        return Next::RETURN;
     }
-    // SAFETY: this function runs on a stack of the runtime, or below the frame. The mask in the context is complete afterwards.
-    unsafe {
-        let next = enter_handler(signal, context, frame, &wanted);
-        let context = (context as u64).wrapping_add(next.frame_distance) as *const UContext;
-        signals::enter_mask(signal, (*context).mask, &wanted);
-        next
-    }
+    // SAFETY: this function runs on a stack of the runtime, or below the frame.
+    unsafe { enter_handler(signal, context, frame, &wanted) }
 }
 
-/// Puts the frame and the mask where the handler expects them.
+/// Makes the interrupted code that of the program.
+fn leave_runtime(info: &mut SigInfo, context: &mut UContext) {
+    finish_interrupted_entry(context);
+    burst::leave_copy(info, context);
+}
+
+/// Puts the frame where the handler expects it and finds out the mask.
 ///
 /// # Safety
 /// As for [`altstack::move_frame`].
@@ -163,7 +214,7 @@ unsafe fn enter_handler(signal: i32, context: *mut UContext, frame: u64, wanted:
         let must_move = altstack::was_switched(frame, &*context) && !may_stay;
         let frame_distance = if must_move { altstack::move_frame(frame, context) } else { 0 };
         let context = (context as u64).wrapping_add(frame_distance) as *mut UContext;
-        masks::enter_handler(&mut *context, frame.wrapping_add(frame_distance), wanted.added_to_mask(signal));
-        Next { target: wanted.handler, frame_distance }
+        let mask = masks::enter_handler(signal, &mut *context, frame.wrapping_add(frame_distance), wanted);
+        Next { target: wanted.handler, frame_distance, mask }
     }
 }

@@ -1,7 +1,8 @@
 //! The environment of the program, as if strobe were not there.
 //!
-//! The constructor takes strobe's variable out of the environment and its library out of `LD_PRELOAD`, in the array that the program is about
-//! to get, and remembers both for [`crate::exec`]. The strings lie in the area above the initial stack, which stays as it is for good.
+//! The constructor takes strobe's variable out of the environment and its library out of `LD_PRELOAD`, in the array that the
+//! program is about to get, and remembers both for [`crate::exec`]. The strings lie in the area above the initial stack, which
+//! stays as it is for good.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
@@ -86,8 +87,8 @@ pub unsafe fn take(environment: *mut *mut u8) -> bool {
     true
 }
 
-/// Takes this library out of `LD_PRELOAD`, and the variable away if there was none before strobe put the library there. If there was one, even an
-/// empty one, it stands behind the library and a colon.
+/// Takes this library out of `LD_PRELOAD`, and the variable away if there was none before strobe put the library there. If
+/// there was one, even an empty one, it stands behind the library and a colon.
 ///
 /// # Safety
 /// As for [`take`].

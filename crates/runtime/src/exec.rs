@@ -1,7 +1,8 @@
 //! Children by `exec`, and by the calls that contain one.
 //!
-//! If children are followed, the environment of the new program gets strobe's two variables, if it is one that will take them out again: a dynamically
-//! linked x86-64 program that does not change its user or group, or a script for one. The environment that the program itself sees never has them.
+//! If children are followed, the environment of the new program gets strobe's two variables, if it is one that will take them
+//! out again: a dynamically linked x86-64 program that does not change its user or group, or a script for one. The environment
+//! that the program itself sees never has them.
 //!
 //! A child of `vfork` borrows its parent's memory, so everything here lives on the stack.
 
@@ -10,24 +11,21 @@ use core::ffi::c_void;
 
 use crate::environment::{self, PRELOAD, c_len, names};
 use crate::program_file::{self, Fitness};
-use crate::{link_map, masks, real, session};
+use crate::{link_map, masks, real, session, signals};
 
 /// An array of C strings that ends with a null pointer.
 pub type Strings = *const *const u8;
 
-/// Calls `run` with the environment for the new program: `given`, with strobe's variables if `fitness` says that the program takes them.
+/// Calls `run` with the environment for the new program: `given`, with strobe's variables if `fitness` says that the program
+/// takes them.
 ///
 /// # Safety
 /// `given` must be an array of C strings or null.
-unsafe fn with_environment<T: Default>(
-    given: Strings,
-    fitness: impl Fn() -> Fitness,
-    run: impl Fn(Strings) -> T,
-) -> T {
+unsafe fn with_environment<T: Default>(given: Strings, fitness: impl Fn() -> Fitness, run: impl Fn(Strings) -> T) -> T {
     if !session::is_active() {
         return run(given);
     }
-    let run = |environment| masks::with_true_mask(|| run(environment));
+    let run = |environment| masks::with_true_mask(|| signals::with_true_action(|| run(environment)));
     if given.is_null() || !environment::follows_children() || fitness() != Fitness::Fit {
         return run(given);
     }
@@ -230,9 +228,11 @@ pub unsafe extern "C" fn posix_spawn(
     let Some(real) = real::POSIX_SPAWN.get() else { return ENOSYS };
     // SAFETY: the program's call.
     unsafe {
-        with_environment(given, || program_file::at(path), |environment| {
-            real(pid, path, actions, attributes, arguments, environment)
-        })
+        with_environment(
+            given,
+            || program_file::at(path),
+            |environment| real(pid, path, actions, attributes, arguments, environment),
+        )
     }
 }
 
@@ -275,7 +275,8 @@ pub unsafe extern "C" fn popen(command: *const u8, mode: *const u8) -> u64 {
     unsafe { with_swapped_environ(|| real(command, mode)) }
 }
 
-/// Calls `run`, which starts a shell with `environ`, while that has strobe's variables. Only if there is no other thread that could see it.
+/// Calls `run`, which starts a shell with `environ`, while that has strobe's variables. Only if there is no other thread that
+/// could see it.
 ///
 /// # Safety
 /// `run` must not keep a pointer into the environment.

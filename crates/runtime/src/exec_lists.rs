@@ -1,7 +1,8 @@
 //! `execl` and its kin, which take the arguments of the new program as arguments of their own.
 //!
-//! On entry the first five of those are in registers and the rest on the stack above the return address. With the return address taken away
-//! and the registers pushed in its place they form an array, which is what the functions of [`crate::exec`] take.
+//! On entry the first five of those are in registers and the rest on the stack above the return address. With the return
+//! address taken away and the registers pushed in its place they form an array, which is what the functions of [`crate::exec`]
+//! take.
 
 use core::arch::naked_asm;
 

@@ -1,8 +1,8 @@
 //! Children by `fork`.
 //!
-//! The child has its parent's signal actions, stacks and copies, but neither its shared memory nor its timers. If children are followed, its only
-//! thread gets a timer of its own, and the first tick, or the first new thread, joins the session; a child that only calls `exec` never gets that
-//! far and pays for nothing.
+//! The child has its parent's signal actions, stacks and copies, but neither its shared memory nor its timers. If children are
+//! followed, its only thread gets a timer of its own, and the first tick, or the first new thread, joins the session; a child
+//! that only calls `exec` never gets that far and pays for nothing.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! Joining a session: the runtime's side of [`wire::hello`].
 //!
-//! The socket and the descriptors that come over it live only while this runs; the program never finds one of them. Whatever goes wrong, the
-//! process is left as it was and runs unprofiled. A silent agent costs it two seconds, once.
+//! The socket and the descriptors that come over it live only while this runs; the program never finds one of them. Whatever
+//! goes wrong, the process is left as it was and runs unprofiled. A silent agent costs it two seconds, once.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -102,7 +102,8 @@ impl Socket {
         unsafe {
             let socket = Socket(syscall::raw(41, [UNIX, SEQPACKET | CLOSE_ON_EXEC, 0, 0, 0, 0])? as i32);
             for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
-                let arguments = [socket.0 as usize, SOL_SOCKET, option, &raw const timeout as usize, size_of_val(&timeout), 0];
+                let arguments =
+                    [socket.0 as usize, SOL_SOCKET, option, &raw const timeout as usize, size_of_val(&timeout), 0];
                 syscall::raw(54, arguments)?;
             }
             let connect = [socket.0 as usize, address.as_ptr() as usize, 3 + name.len(), 0, 0, 0];
@@ -231,13 +232,21 @@ impl Mapping {
         Ok(())
     }
 
-    fn map(&mut self, index: usize, files: &Files, at: u64, bytes: u64, protection: usize) -> Result<u64, (Errno, usize)> {
+    fn map(
+        &mut self,
+        index: usize,
+        files: &Files,
+        at: u64,
+        bytes: u64,
+        protection: usize,
+    ) -> Result<u64, (Errno, usize)> {
         const DONT_DUMP: usize = 16;
         let file = files.get(index)?;
         let fixed = if at == 0 { 0 } else { FIXED_NO_REPLACE };
         // SAFETY: replaces nothing; a kernel that does not know the flag takes the address as a hint, which is noticed.
         unsafe {
-            let got = syscall::mmap(at, bytes, protection, SHARED | NO_RESERVE | fixed, file).map_err(|error| (error, index))?;
+            let got = syscall::mmap(at, bytes, protection, SHARED | NO_RESERVE | fixed, file)
+                .map_err(|error| (error, index))?;
             if at != 0 && got != at {
                 syscall::munmap(got, bytes);
                 return Err((Errno::EXISTS, index));

@@ -1,12 +1,13 @@
 //! The part of strobe that lives inside the profiled program.
 //!
-//! A preloaded library that imports nothing, allocates nothing, locks nothing and prints nothing. Between ticks it does not run. Its parts:
+//! A preloaded library that imports nothing, allocates nothing, locks nothing and prints nothing. Between ticks it does not
+//! run. Its parts:
 //!
-//! * [`start`] joins the session ([`join`], [`environment`]) and sets up the first thread ([`thread`], [`area`], [`timer`]); [`create`] does that for
-//!   others.
+//! * [`start`] joins the session ([`join`], [`environment`]) and sets up the first thread ([`thread`], [`area`], [`timer`]);
+//!   [`create`] does that for others.
 //! * [`tick`] is the handler of ticks: it writes samples ([`stream`]) and sends threads into copies.
-//! * [`signals`], [`masks`], [`altstack`] and [`entry`] keep the runtime's signals and the program's apart, and [`burst`] sees to it that no handler
-//!   of the program finds itself called from a copy; [`recover`] has the rules for that.
+//! * [`signals`], [`masks`], [`altstack`] and [`entry`] keep the runtime's signals and the program's apart, and [`burst`] sees
+//!   to it that no handler of the program finds itself called from a copy; [`recover`] has the rules for that.
 //! * [`unload`], [`fork`] and the rest deal with what else a program can do to the ground that it stands on.
 //!
 //! Functions of the C library are interposed by symbols of the same name and call the real ones, which [`link_map`] finds.
@@ -31,6 +32,7 @@ mod link_map;
 mod masks;
 mod memory;
 mod program_file;
+mod raw;
 mod real;
 mod recover;
 mod session;
@@ -41,6 +43,7 @@ mod syscall;
 mod thread;
 mod tick;
 mod timer;
+mod trace;
 mod unload;
 mod waits;
 

@@ -1,8 +1,8 @@
 //! A small `dlsym(RTLD_NEXT, ...)`.
 //!
-//! The library imports nothing, so it finds the functions behind the ones that it interposes by itself: from the program headers to the
-//! program's `DT_DEBUG`, from there along the dynamic linker's list of modules, and in each module through its hash table. Of several versions
-//! of a symbol the default one is taken, which is what a program linked today would get.
+//! The library imports nothing, so it finds the functions behind the ones that it interposes by itself: from the program
+//! headers to the program's `DT_DEBUG`, from there along the dynamic linker's list of modules, and in each module through its
+//! hash table. Of several versions of a symbol the default one is taken, which is what a program linked today would get.
 
 use core::arch::asm;
 use core::ptr::null;
@@ -104,9 +104,10 @@ pub fn learn_r_debug(auxv: &Auxv) -> Option<*const RDebug> {
     }
     // SAFETY: the kernel says that there are so many program headers.
     let headers = unsafe { core::slice::from_raw_parts(first, auxv.n_program_headers as usize) };
-    let base = headers.iter().find(|header| header.kind == PT_PHDR).map_or(0, |header| {
-        auxv.program_headers.wrapping_sub(header.address)
-    });
+    let base = headers
+        .iter()
+        .find(|header| header.kind == PT_PHDR)
+        .map_or(0, |header| auxv.program_headers.wrapping_sub(header.address));
     let dynamic = headers.iter().find(|header| header.kind == PT_DYNAMIC)?.address.wrapping_add(base);
     // SAFETY: the program's dynamic section is mapped and ends with a null tag.
     let found = unsafe { value_of(dynamic as *const Dynamic, DT_DEBUG) }? as *mut RDebug;
@@ -196,7 +197,8 @@ impl Tables {
     /// `gnu_hash` must be the module's table.
     unsafe fn find_by_gnu_hash(&self, name: &[u8]) -> Option<u64> {
         let hash = name.iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)));
-        // SAFETY: layout of the table: four words, `bloom_words` double words, `n_buckets` words, one word per symbol from `first` on.
+        // SAFETY: layout of the table: four words, `bloom_words` double words, `n_buckets` words, one word per symbol from
+        // `first` on.
         unsafe {
             let table = self.gnu_hash;
             let (n_buckets, first, bloom_words) = (*table, *table.add(1), *table.add(2));
@@ -211,7 +213,9 @@ impl Tables {
             }
             loop {
                 let entry = *chains.add((index - first) as usize);
-                if entry | 1 == hash | 1 && let Some(address) = self.definition(index as usize, name) {
+                if entry | 1 == hash | 1
+                    && let Some(address) = self.definition(index as usize, name)
+                {
                     return Some(address);
                 }
                 if entry & 1 != 0 {

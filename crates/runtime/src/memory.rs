@@ -1,7 +1,7 @@
 //! `memcpy` and its kin, which the compiler may call anywhere.
 //!
-//! They are written in assembly and hidden, so that they are found when the library is linked and by nobody afterwards: an exported `memcpy` in
-//! a preloaded library would take the place of the program's own.
+//! They are written in assembly and hidden, so that they are found when the library is linked and by nobody afterwards: an
+//! exported `memcpy` in a preloaded library would take the place of the program's own.
 
 use core::arch::global_asm;
 

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::abi::{SigAction, SigInfo, SignalSet, SignalStack, Timespec};
+use crate::abi::{KernelSigAction, SigAction, SigInfo, SignalSet, SignalStack, Timespec};
 use crate::link_map::{self, Scope};
 
 /// A function of type `F` in a module behind this one.
@@ -59,6 +59,7 @@ functions! {
     SIGSET = "sigset": fn(i32, u64) -> u64;
     ERRNO_LOCATION = "__errno_location": fn() -> *mut i32;
     SIGSUSPEND = "sigsuspend": fn(*const SignalSet) -> i32;
+    SIGPENDING = "sigpending": fn(*mut SignalSet) -> i32;
     SIGWAIT = "sigwait": fn(*const SignalSet, *mut i32) -> i32;
     SIGTIMEDWAIT = "sigtimedwait": fn(*const SignalSet, *mut SigInfo, *const Timespec) -> i32;
     PPOLL = "ppoll": fn(*mut u8, u64, *const Timespec, *const SignalSet) -> i32;
@@ -73,6 +74,9 @@ functions! {
     PTHREAD_KEY_CREATE = "pthread_key_create": fn(*mut u32, unsafe extern "C" fn(u64)) -> i32;
     PTHREAD_SETSPECIFIC = "pthread_setspecific": fn(u32, u64) -> i32;
     REGISTER_ATFORK = "__register_atfork": fn(u64, u64, unsafe extern "C" fn(), u64) -> i32;
+    SYSCALL = "syscall": fn(i64, i32, *const KernelSigAction, *mut KernelSigAction, usize) -> i64;
+    RAISE = "raise": fn(i32) -> i32;
+    PTRACE = "ptrace": fn(u64, u64, u64, u64) -> i64;
     DLCLOSE = "dlclose": fn(u64) -> i32;
     DL_ITERATE_PHDR = "dl_iterate_phdr": fn(unsafe extern "C" fn(*const u8, usize, *mut u64) -> i32, *mut u64) -> i32;
     EXECVE = "execve": fn(*const u8, *const *const u8, *const *const u8) -> i32;

@@ -2,18 +2,21 @@
 //!
 //! Three questions are answered here, and their answers outlive different things:
 //!
-//! * [`is_active`]: are the program's signals wrapped? From the join on, in this process and in all children by `fork`, attached or not.
-//! * [`attached`]: is there an agent's memory to write to? That memory is not inherited over `fork`, and not every child passes through the
-//!   handler in [`crate::fork`], for instance one made by a raw system call. Therefore the answer lies in a page that the kernel itself
-//!   wipes in children, and no child can ever touch memory that it does not have.
-//! * [`is_own_process`]: does the calling process own the runtime's private memory? A child of `vfork` shares it with its parent and must not
-//!   change it.
+//! * [`is_active`]: are the program's signals wrapped? From the join on, in this process and in all children by `fork`,
+//!   attached or not.
+//! * [`attached`]: is there an agent's memory to write to? That memory is not inherited over `fork`, and not every child passes
+//!   through the handler in [`crate::fork`], for instance one made by a raw system call. Therefore the answer lies in a page
+//!   that the kernel itself wipes in children, and no child can ever touch memory that it does not have.
+//! * [`is_own_process`]: does the calling process own the runtime's private memory? A child of `vfork` shares it with its
+//!   parent and must not change it.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 use wire::clusters::{Cluster, N_CLUSTERS};
-use wire::control::{Control, ModuleSlot, MODULES_OFFSET};
+use wire::control::{Control, MODULES_OFFSET, ModuleSlot};
 use wire::thread::{AREA_BYTES, MAX_THREADS};
 
 use crate::syscall::{self, Errno};

@@ -1,28 +1,25 @@
 //! The program's signal actions.
 //!
-//! The program's handlers are not known to the kernel. It knows [`crate::entry`], which looks up here what the program asked for. What the program
-//! is told about its actions is what it would be told without strobe.
+//! The program's handlers are not known to the kernel. It knows [`crate::entry`], which looks up here what the program asked
+//! for. What the program is told about its actions is what it would be told without strobe.
 //!
-//! * Actions are changed through the C library's `sigaction`. The table is written before the kernel learns of a handler and after it has forgotten
-//!   one, so the entry always finds a handler.
-//! * The kernel always delivers `siginfo_t`, so that a signal between those two steps finds what its handler expects.
-//! * In handlers that run on an alternate stack, which may be too small for a tick, the runtime's signals are blocked.
-//! * The action for a signal of the runtime itself exists only in the table.
+//! * Actions are changed through the C library's `sigaction`. The table is written before the kernel learns of a handler and
+//!   after it has forgotten one, so the entry always finds a handler.
+//! * The kernel always delivers `siginfo_t`, so that a signal between those two steps finds what its handler expects, and
+//!   blocks all signals until the entry has made up the handler's mask.
+//! * The action for the runtime's own signal exists only in the table.
 //!
 //! A child of `vfork` shares the table with its parent, but not the actions: it talks to the kernel directly.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use wire::control::{PERF_SIGNAL, TIMER_SIGNAL};
+use wire::control::TIMER_SIGNAL;
 
 use crate::abi::{DEFAULT, IGNORE, KernelSigAction, N_SIGNALS, SigAction, bit, is_signal, sa};
 use crate::entry;
+use crate::real;
 use crate::session;
-use crate::syscall::{self, MaskChange};
-use crate::{masks, real};
-
-/// Signals that are never blocked.
-pub const RUNTIME_SIGNALS: u64 = bit(TIMER_SIGNAL) | bit(PERF_SIGNAL);
+use crate::syscall;
 
 /// What the program wants to happen at a signal.
 pub struct Action {
@@ -39,12 +36,9 @@ pub struct Wanted {
     pub mask: u64,
 }
 
-static ACTIONS: [Action; N_SIGNALS] = [const {
-    Action { handler: AtomicU64::new(DEFAULT), flags: AtomicU32::new(0), mask: AtomicU64::new(0) }
-}; N_SIGNALS];
-
-/// Whether [`PERF_SIGNAL`] is the runtime's, too.
-static USES_PERF: AtomicBool = AtomicBool::new(false);
+static ACTIONS: [Action; N_SIGNALS] =
+    [const { Action { handler: AtomicU64::new(DEFAULT), flags: AtomicU32::new(0), mask: AtomicU64::new(0) } };
+        N_SIGNALS];
 
 impl Action {
     fn of(signal: i32) -> &'static Action {
@@ -52,11 +46,7 @@ impl Action {
     }
 
     fn get(&self) -> Wanted {
-        Wanted {
-            handler: self.handler.load(Acquire),
-            flags: self.flags.load(Relaxed),
-            mask: self.mask.load(Relaxed),
-        }
+        Wanted { handler: self.handler.load(Acquire), flags: self.flags.load(Relaxed), mask: self.mask.load(Relaxed) }
     }
 
     fn set(&self, wanted: &Wanted) {
@@ -71,10 +61,9 @@ impl Wanted {
         self.handler != DEFAULT && self.handler != IGNORE
     }
 
-    /// Signals that are blocked in the handler for `signal` only because the runtime wants it.
-    pub fn added_to_mask(&self, signal: i32) -> u64 {
-        let own = if self.flags & sa::NODEFER != 0 { 0 } else { bit(signal) };
-        mask_for_kernel(self.mask, self.flags) & !self.mask & !own
+    /// Signals that the program wants blocked in the handler for `signal`, besides those that already are.
+    pub fn mask_for(&self, signal: i32) -> u64 {
+        if self.flags & sa::NODEFER != 0 { self.mask } else { self.mask | bit(signal) }
     }
 
     /// What the kernel keeps of an action.
@@ -94,28 +83,25 @@ pub fn for_delivery(signal: i32) -> Wanted {
     wanted
 }
 
-/// Whether `signal` is one that the runtime uses itself.
-pub fn is_of_runtime(signal: i32) -> bool {
-    signal == TIMER_SIGNAL || signal == PERF_SIGNAL && USES_PERF.load(Relaxed)
+/// What the program wants at `signal`.
+pub fn wanted(signal: i32) -> Wanted {
+    Action::of(signal).get()
 }
 
-/// Takes over the runtime's signals and wraps all handlers that exist.
-pub fn install(uses_perf: bool) {
-    USES_PERF.store(uses_perf, Relaxed);
-    for signal in 1..=N_SIGNALS as i32 {
-        if is_of_runtime(signal) {
-            take_over(signal);
-        } else {
-            wrap(signal);
-        }
+/// Takes over the runtime's signal and wraps all handlers that exist.
+pub fn install() {
+    take_over();
+    for signal in (1..=N_SIGNALS as i32).filter(|&signal| signal != TIMER_SIGNAL) {
+        wrap(signal);
     }
 }
 
-fn take_over(signal: i32) {
+fn take_over() {
     // SAFETY: the entry for ticks runs any thread's signal as the program wants it.
     unsafe {
-        if let Ok(old) = syscall::rt_sigaction(signal, Some(&tick_action(sa::RESTART))) {
-            Action::of(signal).set(&Wanted { handler: old.handler, flags: old.flags as u32, mask: old.mask });
+        if let Ok(old) = syscall::rt_sigaction(TIMER_SIGNAL, Some(&tick_action(sa::RESTART))) {
+            let wanted = Wanted { handler: old.handler, flags: old.flags as u32, mask: old.mask };
+            Action::of(TIMER_SIGNAL).set(&wanted);
         }
     }
 }
@@ -144,17 +130,12 @@ pub fn wrap(signal: i32) {
             handler: entry::address(),
             flags: old.flags | u64::from(sa::SIGINFO),
             restorer: old.restorer,
-            mask: mask_for_kernel(wanted.mask, wanted.flags),
+            mask: u64::MAX,
         };
         if syscall::rt_sigaction(signal, Some(&wrapped)).is_ok() {
             count_wrapped(signal);
         }
     }
-}
-
-/// The signal mask of a handler as the kernel gets it.
-fn mask_for_kernel(mask: u64, flags: u32) -> u64 {
-    if flags & sa::ONSTACK != 0 { mask | masks::hidden() } else { mask }
 }
 
 fn count_wrapped(signal: i32) {
@@ -181,8 +162,8 @@ pub unsafe fn sigaction(signal: i32, new: *const SigAction, old: *mut SigAction)
             }
             return result;
         }
-        if is_of_runtime(signal) {
-            return virtual_action(signal, new, old);
+        if signal == TIMER_SIGNAL {
+            return virtual_action(new, old);
         }
         change(real, signal, new, old)
     }
@@ -203,8 +184,8 @@ unsafe fn change(real: RealSigaction, signal: i32, new: *const SigAction, old: *
         } else {
             let wanted = Wanted::from_action(&*new);
             let mut adjusted = *new;
-            adjusted.mask[0] = mask_for_kernel(wanted.mask, wanted.flags);
             if wanted.has_handler() {
+                adjusted.mask[0] = u64::MAX;
                 adjusted.handler = entry::address();
                 adjusted.flags |= sa::SIGINFO;
                 action.set(&wanted);
@@ -227,8 +208,8 @@ unsafe fn change(real: RealSigaction, signal: i32, new: *const SigAction, old: *
 }
 
 /// Makes `told`, which is what the kernel says, what the program would be told without strobe.
-fn tell(told: &mut SigAction, signal: i32, before: &Wanted) {
-    if is_of_runtime(signal) {
+pub fn tell(told: &mut SigAction, signal: i32, before: &Wanted) {
+    if signal == TIMER_SIGNAL {
         told.handler = before.handler;
         told.flags = before.flags;
         told.mask[0] = before.mask;
@@ -239,12 +220,12 @@ fn tell(told: &mut SigAction, signal: i32, before: &Wanted) {
     }
 }
 
-/// The action of a signal that is the runtime's: kept here, hidden from the kernel.
+/// The program's action for the runtime's signal: kept here, hidden from the kernel.
 ///
 /// # Safety
 /// As for `sigaction`.
-unsafe fn virtual_action(signal: i32, new: *const SigAction, old: *mut SigAction) -> i32 {
-    let action = Action::of(signal);
+unsafe fn virtual_action(new: *const SigAction, old: *mut SigAction) -> i32 {
+    let action = Action::of(TIMER_SIGNAL);
     let before = action.get();
     // SAFETY: the program's pointers, for which it answers; the kernel's handler stays the same.
     unsafe {
@@ -253,7 +234,7 @@ unsafe fn virtual_action(signal: i32, new: *const SigAction, old: *mut SigAction
             wanted.flags |= sa::RESTORER;
             action.set(&wanted);
             let restart = if wanted.has_handler() { wanted.flags & sa::RESTART } else { sa::RESTART };
-            let _ = syscall::rt_sigaction(signal, Some(&tick_action(restart)));
+            let _ = syscall::rt_sigaction(TIMER_SIGNAL, Some(&tick_action(restart)));
         }
         if !old.is_null() {
             let mut told = SigAction { handler: before.handler, flags: before.flags, ..SigAction::default() };
@@ -264,24 +245,19 @@ unsafe fn virtual_action(signal: i32, new: *const SigAction, old: *mut SigAction
     0
 }
 
-/// What happens at a signal of the runtime that was meant for the program, which has no handler for it.
-pub fn default_action(signal: i32, code: i32, wanted: &Wanted) {
-    let is_fault = code > 0;
-    if signal == TIMER_SIGNAL || wanted.handler == IGNORE && !is_fault {
-        return;
+/// Calls `run`, which makes a process that inherits which signals are ignored, while the kernel ignores the runtime's signal if the
+/// program wants it ignored.
+pub fn with_true_action<T>(run: impl FnOnce() -> T) -> T {
+    if Action::of(TIMER_SIGNAL).get().handler != IGNORE {
+        return run();
     }
-    // SAFETY: the default action ends the process, as it would without strobe.
-    unsafe {
-        let _ = syscall::rt_sigaction(signal, Some(&KernelSigAction::default()));
-    }
-    syscall::tgkill(syscall::getpid(), syscall::gettid(), signal);
-    syscall::rt_sigprocmask(MaskChange::Unblock, bit(signal));
-}
-
-/// Sets the signal mask with which the kernel would have called the handler for `signal`.
-pub fn enter_mask(signal: i32, interrupted: u64, wanted: &Wanted) {
-    let own = if wanted.flags & sa::NODEFER != 0 { 0 } else { bit(signal) };
-    syscall::rt_sigprocmask(MaskChange::Set, interrupted | mask_for_kernel(wanted.mask, wanted.flags) | own);
+    let ignore = KernelSigAction { handler: IGNORE, ..KernelSigAction::default() };
+    // SAFETY: installs no handler.
+    let _ = unsafe { syscall::rt_sigaction(TIMER_SIGNAL, Some(&ignore)) };
+    let result = run();
+    // SAFETY: as in `take_over`.
+    let _ = unsafe { syscall::rt_sigaction(TIMER_SIGNAL, Some(&tick_action(sa::RESTART))) };
+    result
 }
 
 /// # Safety

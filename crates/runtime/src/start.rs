@@ -2,11 +2,9 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use wire::control::TickSource;
-
 use crate::join::{self, Origin};
 use crate::thread::{self, Inheritance};
-use crate::{altstack, area, auxv, environment, fork, link_map, masks, real, session, signals, syscall};
+use crate::{altstack, area, auxv, environment, fork, link_map, masks, real, session, signals, syscall, trace};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -31,6 +29,7 @@ fn start(r_debug: u64) {
     session::set_pid(syscall::getpid());
     let is_ready = real::is_complete()
         && !syscall::has_shadow_stack()
+        && !trace::is_traced()
         && altstack::prepare().is_ok()
         && thread::prepare()
         && fork::prepare()
@@ -38,6 +37,6 @@ fn start(r_debug: u64) {
     let Some(session) = session::attached().filter(|_| is_ready) else { return };
     session.control.r_debug.store(r_debug, Relaxed);
     session::activate();
-    signals::install(session.control.tick_source.load(Relaxed) == TickSource::Perf as u32);
+    signals::install();
     thread::begin(session, Inheritance { blocked_by_program: masks::claim(), preferred_area: 0 });
 }

@@ -96,8 +96,11 @@ pub fn commit_burst(area: &Area, end: &End) {
         let records = room.sample.add(1) as u64 + u64::from(sample.stack_bytes);
         let cursor = header.cursor.load(Relaxed).clamp(records, room.end.max(records));
         sample.n_records = ((cursor - records) / 4) as u32;
-        sample.checks_left =
-            if end.reason == EndReason::Full as u8 { 0 } else { header.checks.load(Relaxed).min(sample.checks_planned) };
+        sample.checks_left = if end.reason == EndReason::Full as u8 {
+            0
+        } else {
+            header.checks.load(Relaxed).min(sample.checks_planned)
+        };
         sample.end_reason = end.reason;
         sample.n_system_calls = (*area.raw()).n_system_calls;
         sample.system_call_cycles = (*area.raw()).system_call_cycles;

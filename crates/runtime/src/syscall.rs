@@ -79,13 +79,7 @@ pub fn file_mode(descriptor: i32) -> Result<u32, Errno> {
 
 /// # Safety
 /// As for `mmap`: nothing that is in use may be replaced.
-pub unsafe fn mmap(
-    at: u64,
-    bytes: u64,
-    protection: usize,
-    flags: usize,
-    file: i32,
-) -> Result<u64, Errno> {
+pub unsafe fn mmap(at: u64, bytes: u64, protection: usize, flags: usize, file: i32) -> Result<u64, Errno> {
     // SAFETY: the caller's promise.
     unsafe { raw(9, [at as usize, bytes as usize, protection, flags, file as usize, 0]) }.map(|at| at as u64)
 }
@@ -120,7 +114,6 @@ pub unsafe fn rt_sigaction(signal: i32, new: Option<&KernelSigAction>) -> Result
 pub enum MaskChange {
     Block = 0,
     Unblock = 1,
-    Set = 2,
 }
 
 /// Changes the calling thread's signal mask; the old one is returned.
@@ -142,12 +135,6 @@ pub unsafe fn sigaltstack(new: Option<&SignalStack>) -> Result<SignalStack, Errn
     Ok(old)
 }
 
-/// Sends a signal to a thread of this process.
-pub fn tgkill(pid: u32, tid: u32, signal: i32) {
-    // SAFETY: touches no memory.
-    let _ = unsafe { raw(234, [pid as usize, tid as usize, signal as usize, 0, 0, 0]) };
-}
-
 /// Sends a signal with all that `info` says to this process.
 pub fn queue_to_process(pid: u32, signal: i32, info: &SigInfo) {
     // SAFETY: the kernel reads a whole `siginfo_t`, of which `info` is the start of one that the kernel made.
@@ -157,7 +144,21 @@ pub fn queue_to_process(pid: u32, signal: i32, info: &SigInfo) {
 /// The same, to one thread of it.
 pub fn queue_to_thread(pid: u32, tid: u32, signal: i32, info: &SigInfo) {
     // SAFETY: as above.
-    let _ = unsafe { raw(297, [pid as usize, tid as usize, signal as usize, core::ptr::from_ref(info) as usize, 0, 0]) };
+    let _ =
+        unsafe { raw(297, [pid as usize, tid as usize, signal as usize, core::ptr::from_ref(info) as usize, 0, 0]) };
+}
+
+/// Takes a signal of `set` that is pending for the calling thread.
+pub fn take_pending(set: u64) -> Option<(i32, SigInfo)> {
+    const INFO_BYTES: usize = 128;
+    let at_once = Timespec::default();
+    let mut info = [0u64; INFO_BYTES / 8];
+    let arguments = [&raw const set as usize, &raw mut info as usize, &raw const at_once as usize, 8, 0, 0];
+    // SAFETY: the structures are complete; the start of a `siginfo_t` is a `SigInfo`.
+    unsafe {
+        let signal = raw(128, arguments).ok()?;
+        Some((signal as i32, (&raw const info).cast::<SigInfo>().read()))
+    }
 }
 
 /// CPU time of the calling thread.

@@ -1,7 +1,8 @@
 //! Beginning and end of a profiled thread.
 //!
-//! A thread begins in [`crate::create`] (the first one in the constructor) and ends in the destructor of a thread-specific value, which the
-//! C library calls after the program's last code in the thread, or nearly so. A thread that ends in any other way leaves its area taken.
+//! A thread begins in [`crate::create`] (the first one in the constructor) and ends in the destructor of a thread-specific
+//! value, which the C library calls after the program's last code in the thread, or nearly so. A thread that ends in any other
+//! way leaves its area taken.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
@@ -91,7 +92,7 @@ fn initialize(area: &Area) {
     private.added_for_handler.store(0, Relaxed);
     private.lost_in_a_row.store(0, Relaxed);
     private.backoff.store(0, Relaxed);
-    private.is_paused.store(false, Relaxed);
+    private.paused_ns.store(0, Relaxed);
 }
 
 /// Starts the thread's timer if it needs one. Whether ticks will come.
@@ -126,19 +127,21 @@ pub fn stop_ticks(area: &Area) {
 /// Holds the thread's ticks back.
 pub fn pause_ticks(area: &Area) {
     if let Some(id) = timer_of(area) {
-        timer::disarm(id);
-        area.private().is_paused.store(true, Relaxed);
+        let left_ns = timer::disarm(id);
+        if left_ns != 0 {
+            area.private().paused_ns.store(left_ns, Relaxed);
+        }
     }
 }
 
 /// Lets them come again if they were held back.
 pub fn resume_ticks(area: &Area) {
-    if area.private().is_paused.swap(false, Relaxed)
+    let left_ns = area.private().paused_ns.swap(0, Relaxed);
+    if left_ns != 0
         && let Some(id) = timer_of(area)
     {
         // SAFETY: the area is the calling thread's.
-        let interval_ns = unsafe { (*area.raw()).armed_interval_ns };
-        timer::arm(id, interval_ns, interval_ns);
+        timer::arm(id, left_ns, unsafe { (*area.raw()).armed_interval_ns });
     }
 }
 

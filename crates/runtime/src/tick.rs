@@ -1,16 +1,17 @@
 //! The tick: what the whole runtime is for.
 //!
-//! A tick takes a sample of the interrupted thread and, if the interrupted instruction has a twin, sends the thread there by changing the
-//! instruction pointer in the signal frame. Nothing else of the program's state is touched. All signals are blocked meanwhile, and everything
-//! that is read from the program's memory is read by the kernel, with checks.
+//! A tick takes a sample of the interrupted thread and, if the interrupted instruction has a twin, sends the thread there by
+//! changing the instruction pointer in the signal frame. Nothing else of the program's state is touched. All signals are
+//! blocked meanwhile, and everything that is read from the program's memory is read by the kernel, with checks.
 //!
-//! No burst starts while the thread's state says that it is in one. If the interrupted address is then outside all copies, the thread is in a signal
-//! handler that the runtime does not know (installed by a raw system call) and that interrupted a burst, whose scratch must stay.
+//! No burst starts while the thread's state says that it is in one. If the interrupted address is then outside all copies, the
+//! thread is in a signal handler that the runtime does not know (installed by a raw system call) and that interrupted a burst,
+//! whose scratch must stay.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use wire::clusters::{Cluster, LEADER};
-use wire::control::{Control, PERF_SIGNAL, Policy, TICK_COOKIE, TIMER_SIGNAL};
+use wire::control::{Control, PERF_CODE, Policy, TICK_COOKIE, TIMER_SIGNAL, TickSource};
 use wire::sample::{Outcome, Registers, SampleHeader};
 use wire::thread::thread_state;
 
@@ -22,34 +23,38 @@ use crate::stream::{self, Room};
 use crate::{environment, fork, syscall, thread, timer, unload};
 
 /// Called by [`entry::tick_entry`].
-pub unsafe extern "C" fn on_tick(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64) -> Next {
+pub unsafe extern "C" fn on_tick(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64, next: &mut Next) {
     let tick_tsc = syscall::rdtsc();
     let Some(overrun) = genuine_tick(signal, info) else {
         // SAFETY: the arguments are those of the delivery.
-        return unsafe { entry::deliver_to_program(signal, info, context, frame) };
+        *next = unsafe { entry::deliver_to_program(signal, info, context, frame) };
+        return;
     };
+    *next = Next::RETURN;
     match session::attached() {
         // SAFETY: the frame belongs to this delivery alone.
         Some(session) => tick(session, unsafe { &mut *context }, tick_tsc, overrun),
         None => fork::join_at_tick(),
     }
-    Next::return_from_signal()
 }
 
 /// The number of merged ticks, if the signal is a tick and not the program's own affair.
 pub fn genuine_tick(signal: i32, info: &SigInfo) -> Option<u32> {
     const SI_TIMER: i32 = -2;
-    const TRAP_PERF: i32 = 6;
     // SAFETY: the union's members are plain numbers; which one is meant is decided by signal and code.
     unsafe {
         match (signal, info.code) {
             (TIMER_SIGNAL, SI_TIMER) if info.details.timer.value == TICK_COOKIE => {
                 Some(info.details.timer.overrun.max(0) as u32)
             }
-            (PERF_SIGNAL, TRAP_PERF) if info.details.fault.perf_data == TICK_COOKIE => Some(0),
+            (TIMER_SIGNAL, PERF_CODE) if uses_perf() => Some(0),
             _ => None,
         }
     }
+}
+
+fn uses_perf() -> bool {
+    session::attached().is_some_and(|session| session.control.tick_source.load(Relaxed) == TickSource::Perf as u32)
 }
 
 fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {
@@ -222,7 +227,7 @@ fn note_loss(area: &Area) {
     area.header().lost_ticks.fetch_add(1, Relaxed);
     let private = area.private();
     let lost = private.lost_in_a_row.fetch_add(1, Relaxed) + 1;
-    if lost % LOSSES_PER_DOUBLING == 0 {
+    if lost.is_multiple_of(LOSSES_PER_DOUBLING) {
         let backoff = private.backoff.load(Relaxed);
         private.backoff.store((backoff + 1).min(31), Relaxed);
     }

@@ -20,6 +20,7 @@ struct Event {
 }
 
 #[repr(C)]
+#[derive(Default)]
 struct Setting {
     interval: Timespec,
     first: Timespec,
@@ -46,14 +47,19 @@ pub fn arm(id: i32, first_ns: u64, interval_ns: u64) {
     set(id, &setting);
 }
 
-/// Stops the timer; it can be armed again.
-pub fn disarm(id: i32) {
-    set(id, &Setting { interval: Timespec::default(), first: Timespec::default() });
+/// Stops the timer; it can be armed again. The time that was left until it would have expired.
+pub fn disarm(id: i32) -> u64 {
+    set(id, &Setting::default()).first.as_ns()
 }
 
-fn set(id: i32, setting: &Setting) {
-    // SAFETY: the structure is complete.
-    let _ = unsafe { syscall::raw(223, [id as usize, 0, core::ptr::from_ref(setting) as usize, 0, 0, 0]) };
+/// Sets the timer. What it was set to, with the time left until it expired.
+fn set(id: i32, setting: &Setting) -> Setting {
+    let mut old = Setting::default();
+    // SAFETY: both structures are complete.
+    let _ = unsafe {
+        syscall::raw(223, [id as usize, 0, core::ptr::from_ref(setting) as usize, &raw mut old as usize, 0, 0])
+    };
+    old
 }
 
 pub fn delete(id: i32) {

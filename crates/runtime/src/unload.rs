@@ -1,11 +1,12 @@
 //! Unloading of libraries.
 //!
-//! Once a library is gone, another can come to lie at its addresses, and the map would still lead to copies of the old one. So no burst may start from
-//! the moment that an unload begins until the agent has cleared the map, and when `dlclose` returns no thread may be in a burst from before, except
-//! in a system call, after which it leaves. Bursts are short; waiting for them takes microseconds, and there is a bound.
+//! Once a library is gone, another can come to lie at its addresses, and the map would still lead to copies of the old one. So
+//! no burst may start from the moment that an unload begins until the agent has cleared the map, and when `dlclose` returns no
+//! thread may be in a burst from before, except in a system call, after which it leaves. Bursts are short; waiting for them
+//! takes microseconds, and there is a bound.
 //!
-//! `unloads_pending` holds a different number each time that it is set. Whoever clears it has to name the number, so that nobody clears
-//! an announcement that came after it looked.
+//! `unloads_pending` holds a different number each time that it is set. Whoever clears it has to name the number, so that
+//! nobody clears an announcement that came after it looked.
 
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -96,7 +97,12 @@ fn is_running_burst(area: &Area) -> bool {
     let header = area.raw();
     // SAFETY: in the arena; the owner may write at the same time, and any value will do.
     let (start, end) = unsafe {
-        ((&raw const (*header).system_call_start).read_volatile(), (&raw const (*header).system_call_end).read_volatile())
+        (
+            (&raw const (*header).system_call_start).read_volatile(),
+            (&raw const (*header).system_call_end).read_volatile(),
+        )
     };
-    area.header().state.load(Acquire) == thread_state::BURST && start <= end && area.header().owner_tid.load(Relaxed) != 0
+    area.header().state.load(Acquire) == thread_state::BURST
+        && start <= end
+        && area.header().owner_tid.load(Relaxed) != 0
 }

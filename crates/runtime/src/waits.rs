@@ -1,12 +1,13 @@
 //! Calls that replace the signal mask while they wait, or wait for signals.
 //!
-//! A temporary mask never blocks the runtime's signals; what it says about them is what the program believes meanwhile. Signals that the program
-//! waits for are taken as they come, except that a tick is none of them.
+//! A temporary mask never blocks the runtime's signals; what it says about them is what the program believes meanwhile. Signals
+//! that the program waits for are taken as they come, except that a tick is none of them.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::abi::{SigInfo, SignalSet, Timespec};
-use crate::{masks, real, tick};
+use crate::masks::{self, HIDDEN};
+use crate::{real, tick};
 
 /// Calls `wait` with the program's temporary mask, less the signals of the runtime.
 ///
@@ -14,11 +15,18 @@ use crate::{masks, real, tick};
 /// `mask` must be null or point to a set.
 unsafe fn with_mask<T>(mask: *const SignalSet, wait: impl Fn(*const SignalSet) -> T) -> T {
     // SAFETY: the program's set.
-    let Some((mask, private)) = unsafe { mask.as_ref() }.zip(masks::with_virtual_mask()) else { return wait(mask) };
-    let hidden = masks::hidden();
-    let believed = private.blocked_by_program.swap(mask[0] & hidden, Relaxed);
-    let result = wait(&masks::without(mask, hidden));
+    let Some((mask, private)) = unsafe { mask.as_ref() }.zip(masks::own_private()) else { return wait(mask) };
+    let hidden = if masks::is_virtual(private) { HIDDEN } else { 0 };
+    let passed = masks::without(mask, hidden);
+    if hidden != 0 {
+        masks::settle(private);
+    }
+    let before = private.wait_with(passed[0]);
+    let believed = private.blocked_by_program.load(Relaxed);
+    private.blocked_by_program.store(believed & !hidden | mask[0] & hidden, Relaxed);
+    let result = wait(&passed);
     private.blocked_by_program.store(believed, Relaxed);
+    private.end_wait(&before);
     result
 }
 
@@ -116,7 +124,9 @@ pub unsafe extern "C" fn sigtimedwait(set: *const SignalSet, info: *mut SigInfo,
         loop {
             let signal = real(set, own_info, timeout);
             if signal <= 0 || tick::genuine_tick(signal, &*own_info).is_none() {
-                masks::unblock(masks::hidden());
+                if masks::with_virtual_mask().is_some() {
+                    masks::unblock(HIDDEN);
+                }
                 return signal;
             }
         }
@@ -158,11 +168,26 @@ pub unsafe extern "C" fn sigwait(set: *const SignalSet, signal: *mut i32) -> i32
     }
 }
 
+/// # Safety
+/// As for `sigpending`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigpending(set: *mut SignalSet) -> i32 {
+    let Some(real) = real::SIGPENDING.get() else { return -1 };
+    // SAFETY: the program's call.
+    unsafe {
+        let result = real(set);
+        if result == 0 && waits_for_hidden(set) {
+            (*set)[0] = (*set)[0] & !HIDDEN | masks::discard_pending_ticks();
+        }
+        result
+    }
+}
+
 /// Whether the program, in a profiled thread, waits for a signal that the runtime uses.
 ///
 /// # Safety
 /// `set` must point to a set.
 unsafe fn waits_for_hidden(set: *const SignalSet) -> bool {
     // SAFETY: the program's set.
-    unsafe { (*set)[0] & masks::hidden() != 0 && masks::with_virtual_mask().is_some() }
+    unsafe { (*set)[0] & HIDDEN != 0 && masks::own_private().is_some() }
 }

@@ -118,17 +118,17 @@ pub enum Policy {
 pub enum TickSource {
     /// A POSIX timer on each thread's CPU clock, made by the runtime; sends [`TIMER_SIGNAL`].
     PosixTimer = 0,
-    /// `perf_event_open` with `sigtrap`, made by the agent, inherited by threads; sends [`PERF_SIGNAL`].
+    /// Perf events on each thread's CPU time in user mode, made by the agent; they send [`TIMER_SIGNAL`] with code [`PERF_CODE`].
     Perf = 1,
     /// Nothing ticks.
     Off = 2,
 }
 
-/// The signal of POSIX timers: `SIGURG`, which is ignored by default, so that a late one cannot hurt.
+/// The signal of ticks: `SIGURG`, which is ignored by default, so that a late one cannot hurt, and which debuggers pass on.
 pub const TIMER_SIGNAL: i32 = 23;
-/// The signal of perf events: `SIGTRAP`.
-pub const PERF_SIGNAL: i32 = 5;
-/// `si_value` of the runtime's timers, `sig_data` of the agent's perf events.
+/// `si_code` of ticks from perf events: `POLL_IN`. The kernel's own `SIGURG` has another.
+pub const PERF_CODE: i32 = 1;
+/// `si_value` of the runtime's timers.
 pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
 const _: () = assert!(size_of::<Control>() == 120);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem::offset_of;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::SeqCst;
 
 use proptest::prelude::*;
 use wire::thread::{FIRST_SEGMENT, MAGIC, MIN_ROOM, ThreadHeader};
@@ -67,8 +67,8 @@ struct Producer<'a>(Area<'a>);
 impl<'a> Producer<'a> {
     fn new(arena: &'a Arena) -> Producer<'a> {
         let area = arena.areas(1).next().unwrap();
-        area.header64(offset_of!(ThreadHeader, magic)).store(MAGIC, Relaxed);
-        area.header64(offset_of!(ThreadHeader, self_address)).store(ADDRESS, Relaxed);
+        area.header64(offset_of!(ThreadHeader, magic)).store(MAGIC, SeqCst);
+        area.header64(offset_of!(ThreadHeader, self_address)).store(ADDRESS, SeqCst);
         Producer(area)
     }
 
@@ -77,53 +77,53 @@ impl<'a> Producer<'a> {
     }
 
     fn set_current(&self, segment: usize) {
-        self.0.header32(offset_of!(ThreadHeader, current_segment)).store(segment as u32, Relaxed);
+        self.0.header32(offset_of!(ThreadHeader, current_segment)).store(segment as u32, SeqCst);
     }
 
     /// The protocol of `wire::thread`: whether there was room.
     fn produce(&self, sample: &Sample) -> bool {
         let current = self.current();
         let state = |segment: usize| self.0.segment_state(segment);
-        if state(current).load(Relaxed) == segment_state::ACTIVE {
-            let used = u64::from(self.0.committed(current).load(Relaxed));
+        if state(current).load(SeqCst) == segment_state::ACTIVE {
+            let used = u64::from(self.0.committed(current).load(SeqCst));
             if SEGMENT_BYTES - used >= MIN_ROOM {
                 self.append(current, &sample.words());
                 return true;
             }
-            state(current).store(segment_state::CLOSED, Relaxed);
+            state(current).store(segment_state::CLOSED, SeqCst);
         }
-        let is_free = state(current).load(Relaxed) == segment_state::FREE;
+        let is_free = state(current).load(SeqCst) == segment_state::FREE;
         let next = if is_free { current } else { (current + 1) % N_SEGMENTS };
-        if state(next).load(Relaxed) != segment_state::FREE {
+        if state(next).load(SeqCst) != segment_state::FREE {
             return false;
         }
-        self.0.committed(next).store(0, Relaxed);
-        state(next).store(segment_state::ACTIVE, Relaxed);
+        self.0.committed(next).store(0, SeqCst);
+        state(next).store(segment_state::ACTIVE, SeqCst);
         self.set_current(next);
         self.append(next, &sample.words());
         true
     }
 
     fn append(&self, segment: usize, words: &[u64]) {
-        let at = self.0.committed(segment).load(Relaxed);
+        let at = self.0.committed(segment).load(SeqCst);
         self.write(segment, at.into(), words);
-        self.0.committed(segment).store(at + 8 * words.len() as u32, Relaxed);
+        self.0.committed(segment).store(at + 8 * words.len() as u32, SeqCst);
     }
 
     fn write(&self, segment: usize, at: u64, words: &[u64]) {
         let place = self.0.segment_words(segment, at..at + 8 * words.len() as u64).unwrap();
-        place.iter().zip(words).for_each(|(place, &word)| place.store(word, Relaxed));
+        place.iter().zip(words).for_each(|(place, &word)| place.store(word, SeqCst));
     }
 
     /// A burst that is not committed.
     fn begin(&self, sample: &Sample, state: u32, end_reason: EndReason) {
-        let at = u64::from(self.0.committed(0).load(Relaxed));
-        self.0.segment_state(0).store(segment_state::ACTIVE, Relaxed);
+        let at = u64::from(self.0.committed(0).load(SeqCst));
+        self.0.segment_state(0).store(segment_state::ACTIVE, SeqCst);
         self.write(0, at, &sample.words());
         let records_end = at + HEADER_BYTES + sample.stack.len() as u64 + 4 * sample.records.len() as u64;
-        self.0.header64(offset_of!(ThreadHeader, cursor)).store(ADDRESS + FIRST_SEGMENT + records_end, Relaxed);
-        self.0.header32(offset_of!(ThreadHeader, state)).store(state, Relaxed);
-        self.0.header32(offset_of!(ThreadHeader, end_reason)).store(end_reason as u32, Relaxed);
+        self.0.header64(offset_of!(ThreadHeader, cursor)).store(ADDRESS + FIRST_SEGMENT + records_end, SeqCst);
+        self.0.header32(offset_of!(ThreadHeader, state)).store(state, SeqCst);
+        self.0.header32(offset_of!(ThreadHeader, end_reason)).store(end_reason as u32, SeqCst);
     }
 }
 
@@ -177,11 +177,36 @@ fn a_full_ring_is_freed_and_used_again() {
 }
 
 #[test]
+fn a_running_producer_is_read_in_order() {
+    const SAMPLES: u32 = 2000;
+    let (arena, _file) = Arena::create().unwrap();
+    let producer = Producer::new(&arena);
+    let mut reader = Reader::new();
+    let mut next = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..SAMPLES {
+                while !producer.produce(&Sample::new(number, 1000, number)) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        while next < SAMPLES {
+            let drained = reader.drain(&arena, 1, &mut |sample| {
+                assert!(Sample::of(sample) == Sample::new(next, 1000, next), "sample {next}");
+                next += 1;
+            });
+            assert_eq!(drained.bad_streams, 0);
+        }
+    });
+}
+
+#[test]
 fn areas_that_nobody_set_up_are_left_alone() {
     let (arena, _file) = Arena::create().unwrap();
     let producer = Producer::new(&arena);
     producer.produce(&Sample::new(1, 1, 1));
-    producer.0.header64(offset_of!(ThreadHeader, magic)).store(0, Relaxed);
+    producer.0.header64(offset_of!(ThreadHeader, magic)).store(0, SeqCst);
     assert_eq!(drain(&mut Reader::new(), &arena), (Drained::default(), vec![]));
 }
 
@@ -233,7 +258,7 @@ fn committed_that_makes_no_sense_is_counted() {
     producer.produce(&Sample::new(1, 0, 0));
     drain(&mut reader, &arena);
     for committed in [8, u32::MAX, 0] {
-        producer.0.committed(0).store(committed, Relaxed);
+        producer.0.committed(0).store(committed, SeqCst);
         assert_eq!(drain(&mut reader, &arena).0, Drained { bad_streams: 1, ..Drained::default() }, "{committed}");
     }
 }
@@ -271,7 +296,7 @@ fn nothing_is_salvaged_from_nonsense() {
     producer.begin(&sample, thread_state::BURST, EndReason::None);
     let cursor = producer.0.header64(offset_of!(ThreadHeader, cursor));
     for value in [0, u64::MAX, ADDRESS, ADDRESS + FIRST_SEGMENT, ADDRESS + FIRST_SEGMENT + SEGMENT_BYTES + 4] {
-        cursor.store(value, Relaxed);
+        cursor.store(value, SeqCst);
         assert_eq!(salvage(&arena).1, [], "{value:x}");
     }
     producer.set_current(99);
@@ -317,15 +342,15 @@ proptest! {
         let (arena, _file) = Arena::create().unwrap();
         let producer = Producer::new(&arena);
         for (index, &word) in header.iter().enumerate().skip(2) {
-            producer.0.header64(8 * index).store(word, Relaxed);
+            producer.0.header64(8 * index).store(word, SeqCst);
         }
         for (segment, state) in states.into_iter().enumerate() {
             producer.write(segment, 0, &contents);
-            producer.0.segment_state(segment).store(state, Relaxed);
-            producer.0.committed(segment).store(committed, Relaxed);
+            producer.0.segment_state(segment).store(state, SeqCst);
+            producer.0.committed(segment).store(committed, SeqCst);
         }
         producer.set_current(current as usize);
-        producer.0.header32(offset_of!(ThreadHeader, state)).store(thread_state, Relaxed);
+        producer.0.header32(offset_of!(ThreadHeader, state)).store(thread_state, SeqCst);
         let mut reader = Reader::new();
         let mut sizes = 0;
         let mut sink = |sample: SampleRef<'_>| {

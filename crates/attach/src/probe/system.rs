@@ -48,7 +48,7 @@ pub fn system() -> System {
         has_shadow_stacks: shadow_stack_status() & SHADOW_STACK_ENABLED != 0,
         seccomp: seccomp(),
         has_pmu: Attributes::cycles().open(0).is_ok(),
-        has_perf_ticks: Attributes::ticks(u64::from(u32::MAX), 0).open(0).is_ok(),
+        has_perf_ticks: Attributes::ticks(u64::from(u32::MAX)).open(0).is_ok(),
         has_fsgsbase: hardware_capabilities_2() & HWCAP2_FSGSBASE != 0,
         timer_hz: timer_hz(),
     }

@@ -1,8 +1,8 @@
 //! What a tick costs on this machine, and how often it can be had.
 //!
 //! A child process does nothing but read the time stamp counter. When its signal handler, which only counts, has run between two readings,
-//! their distance is what the tick took from the program: interrupt, delivery, handler, return. The median of these is the cost. It is not
-//! disturbed by other programs that take the processor now and then, as a comparison of running times would be.
+//! their distance is what the tick took from the program: interrupt, delivery, handler, return. The median of these is the cost. Ticks at
+//! which the thread lost the processor do not count; so other programs do not disturb the result, as they would a comparison of times.
 //!
 //! The child is made by `fork` from a process that may have other threads. It therefore uses nothing but system calls and its own stack,
 //! and leaves by `_exit`.
@@ -12,12 +12,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use wire::control::{PERF_SIGNAL, TICK_COOKIE, TIMER_SIGNAL, TickSource};
+use wire::control::{TIMER_SIGNAL, TickSource};
 
 use crate::error::{Result, Step};
 use crate::launch::Target;
 use crate::own::time_stamp;
-use crate::perf::Attributes;
+use crate::perf::open_ticks;
 
 /// Cost of ticks at one rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,9 +26,9 @@ pub struct TickCost {
     pub asked_hz: u32,
     /// Ticks that arrived, per second of CPU time.
     pub attained_hz: f64,
-    /// Time that one took from the program.
+    /// Time that one took from the program; 0 if none came.
     pub ns_per_tick: f64,
-    /// How many were counted.
+    /// How many came.
     pub ticks: u64,
 }
 
@@ -48,7 +48,7 @@ struct Report {
     ticks: u64,
     /// CPU time in which they came.
     cpu_ns: u64,
-    /// The median of what ticks took.
+    /// What a tick took.
     cycles_per_tick: u64,
     /// Two readings of the time stamp counter and of the clock, less each other.
     cycles: u64,
@@ -112,44 +112,77 @@ fn experiment(source: TickSource, interval_ns: u64, budget_ns: u64) -> Report {
         Ok(ticker) => ticker,
         Err(error) => return Report { error, ..Report::default() },
     };
-    let mut gaps = [0; MAX_GAPS];
+    let mut gaps = Gaps { cycles: [0; MAX_GAPS], n: 0, smallest: u64::MAX };
     let (cpu, clock, counter) = (clock_ns(CPU_TIME), clock_ns(TIME), time_stamp());
-    let mut n_gaps = 0;
     while clock_ns(CPU_TIME).saturating_sub(cpu) < budget_ns {
-        n_gaps += read_counter(gaps.get_mut(n_gaps..).unwrap_or_default());
+        gaps.watch();
     }
     let cpu_ns = clock_ns(CPU_TIME).saturating_sub(cpu);
     ticker.stop();
-    let gaps = &mut gaps[..n_gaps];
-    gaps.sort_unstable();
     Report {
         error: 0,
         ticks: TICKS.load(Ordering::Relaxed),
         cpu_ns,
-        cycles_per_tick: gaps.get(gaps.len() / 2).copied().unwrap_or(0),
+        cycles_per_tick: gaps.typical(),
         cycles: time_stamp().saturating_sub(counter),
         ns: clock_ns(TIME).saturating_sub(clock),
     }
 }
 
-/// Reads the counter for a while, and notes how long each tick took. Returns how many it noted.
-fn read_counter(gaps: &mut [u64]) -> usize {
-    let mut seen = TICKS.load(Ordering::Relaxed);
-    let mut last = time_stamp();
-    let mut n = 0;
-    for _ in 0..READINGS {
-        let now = time_stamp();
-        let ticks = TICKS.load(Ordering::Relaxed);
-        if ticks != seen {
-            if let Some(gap) = gaps.get_mut(n) {
-                *gap = now.saturating_sub(last);
-                n += 1;
+/// What ticks took.
+struct Gaps {
+    /// Of ticks at which the thread kept the processor.
+    cycles: [u64; MAX_GAPS],
+    n: usize,
+    /// Of all ticks.
+    smallest: u64,
+}
+
+impl Gaps {
+    /// Reads the counter for a while, and notes how long each tick took.
+    fn watch(&mut self) {
+        let mut seen = TICKS.load(Ordering::Relaxed);
+        let mut switches = context_switches();
+        let mut last = time_stamp();
+        for _ in 0..READINGS {
+            let mut now = time_stamp();
+            if TICKS.load(Ordering::Relaxed) != seen {
+                // The tick came after the last look at the count, which is after `last`, and before this one.
+                let gap = time_stamp().saturating_sub(last);
+                let switches_now = context_switches();
+                self.note(gap, switches_now == switches);
+                switches = switches_now;
+                seen = TICKS.load(Ordering::Relaxed);
+                now = time_stamp();
             }
-            seen = ticks;
+            last = now;
         }
-        last = now;
     }
-    n
+
+    fn note(&mut self, gap: u64, is_undisturbed: bool) {
+        self.smallest = self.smallest.min(gap);
+        if let Some(place) = self.cycles.get_mut(self.n).filter(|_| is_undisturbed) {
+            *place = gap;
+            self.n += 1;
+        }
+    }
+
+    /// The median, or the best there is; 0 without ticks.
+    fn typical(&mut self) -> u64 {
+        let undisturbed = &mut self.cycles[..self.n];
+        undisturbed.sort_unstable();
+        let best = if self.smallest == u64::MAX { 0 } else { self.smallest };
+        undisturbed.get(undisturbed.len() / 2).copied().unwrap_or(best)
+    }
+}
+
+/// Times that the thread has lost the processor.
+fn context_switches() -> libc::c_long {
+    // SAFETY: `rusage` is plain numbers, for which zeros are fine.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the place is valid for the result.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    usage.ru_nvcsw + usage.ru_nivcsw
 }
 
 const CPU_TIME: libc::clockid_t = libc::CLOCK_THREAD_CPUTIME_ID;
@@ -178,8 +211,10 @@ impl Ticker {
                 start_timer(interval_ns).map(Ticker::Timer)
             }
             TickSource::Perf => {
-                handle(PERF_SIGNAL)?;
-                let event = Attributes::ticks(interval_ns, TICK_COOKIE).open(0);
+                handle(TIMER_SIGNAL)?;
+                // SAFETY: no memory is involved.
+                let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+                let event = open_ticks(tid, interval_ns);
                 event.map(Ticker::Perf).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO) as u64)
             }
             TickSource::Off => Ok(Ticker::Nothing),

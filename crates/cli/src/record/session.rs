@@ -370,6 +370,9 @@ impl<'a> Session<'a> {
     }
 
     fn drain_one(&mut self, watched: &mut Watched, is_last: bool) {
+        if let Some(ticks) = &mut watched.perf_ticks {
+            ticks.follow_threads(&watched.process);
+        }
         let wanted = Wanted { checks_traces: self.props.verify, keeps_traces: self.props.keep_trace };
         let process = Arc::clone(&watched.process);
         let Session { tally, findings, recording, .. } = self;
@@ -435,9 +438,9 @@ impl<'a> Session<'a> {
     fn adjust(&mut self) {
         let cost = self.cost();
         let setting = self.budget.adjust(cost, self.cpu_seconds());
-        for watched in &self.processes {
+        for watched in &mut self.processes {
             let interval_ns = interval_ns(setting.rate_hz);
-            if let Some(ticks) = watched.perf_ticks.as_ref().filter(|_| watched.process.interval_ns() != interval_ns) {
+            if let Some(ticks) = watched.perf_ticks.as_mut().filter(|_| watched.process.interval_ns() != interval_ns) {
                 let _ = ticks.set_interval_ns(interval_ns);
             }
             watched.process.set_interval_ns(interval_ns);

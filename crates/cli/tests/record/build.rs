@@ -92,9 +92,9 @@ pub fn repetitions() -> u32 {
     }
 }
 
-/// The programs' first argument: 10 is some tenths of a second.
+/// The programs' first argument: 10 is some tenths of a second of CPU time, and five runs of each must fit.
 fn scale() -> u32 {
-    10 * repetitions()
+    6 * repetitions()
 }
 
 fn compiler(source: &str, output: &Path) -> Command {

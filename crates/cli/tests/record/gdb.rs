@@ -9,7 +9,7 @@ use crate::recorder::{SETTINGS, finish, panic_about_hang, run_native, start_reco
 
 const SESSIONS: [&[&str]; 2] = [
     &["thread apply all backtrace", "detach"],
-    &["break busy", "continue", "ignore 1 20", "continue", "stepi 50", "delete", "continue 1", "detach"],
+    &["break busy", "continue", "ignore 1 20", "continue", "stepi 50", "delete", "detach"],
 ];
 
 #[test]

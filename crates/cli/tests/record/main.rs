@@ -4,8 +4,8 @@
 //! which proves that, and then under `strobe record` at three settings; all five runs must agree byte for byte.
 //!
 //! * `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each).
-//! * `STROBE_RECORD_BIN=FILE` is run instead of the `strobe` under test. A script that drops everything up to `--` and
-//!   executes the rest checks the harness itself.
+//! * `STROBE_RECORD_BIN=FILE` is run instead of the `strobe` under test. A program that drops everything up to `--` and
+//!   executes the rest, with the environment untouched, checks the harness itself.
 
 mod build;
 mod compare;

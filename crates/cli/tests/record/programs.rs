@@ -57,6 +57,7 @@ programs! {
     dispatch_unoptimized: Program::new("dispatch.cpp").flags(&["-O0"]);
     idioms: Program::new("idioms.c");
     idioms_at_fixed_address: Program::new("idioms.c").flags(&["-no-pie"]);
+    idioms_with_flags_across_calls: Program::new("idioms.c").arguments(&["flags"]);
 
     // State of the processor and of memory.
     registers: Program::new("registers.c");

@@ -28,10 +28,15 @@ pub(super) fn is_same(base: Svma, original: &Instruction, copied: &Instruction) 
 
 /// Whether a copy has a reason to leave instead of executing the instruction.
 pub(super) fn may_leave(image: &Image<'_>, original: &Instruction) -> bool {
+    !may_copy(original) || is_out_of_reach(image, original)
+}
+
+/// Whether the instruction has an operand relative to the instruction pointer that a copy need not be able to reach.
+pub(super) fn is_out_of_reach(image: &Image<'_>, original: &Instruction) -> bool {
     let target = Svma(original.memory_displacement64());
     let is_outside = !image.segments().iter().any(|segment| segment.range.contains(target));
     let is_unusual = original.memory_base() != Register::RIP;
-    !may_copy(original) || original.is_ip_rel_memory_operand() && (is_outside || is_unusual)
+    original.is_ip_rel_memory_operand() && (is_outside || is_unusual)
 }
 
 /// Whether an indirect jump or call has a prefix other than REX, `fs`, `bnd` and `notrack`.

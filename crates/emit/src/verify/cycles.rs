@@ -14,10 +14,11 @@ pub(super) struct Way {
     pub is_checked: bool,
 }
 
-/// Ways of one function, and the blocks whose probes check.
+/// Ways of one function.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     pub direct: Vec<Way>,
+    /// By block: whether its probe checks. So does that of a block that is copied with another function.
     pub block_checks: Vec<bool>,
 }
 

@@ -21,11 +21,13 @@ mod recovery;
 mod state;
 mod step;
 mod transfer;
+mod twins;
 mod walk;
 
 pub use error::{Fault, VerifyError};
 
-use flow::{FunctionFlow, ModuleFlow};
+use flow::ModuleFlow;
+use flow::callgraph::FunctionId;
 use image::Image;
 
 use crate::Position;
@@ -51,19 +53,22 @@ pub fn verify(image: &Image<'_>, flow: &ModuleFlow, copy: &ModuleCopy) -> Result
     let code = copy.place(&SAMPLE).map_err(|error| VerifyError { at: module.base, fault: Fault::Placement(error) })?;
     let index = Index::new(&module, copy, &code)?;
     let mut walker = Walker::new(&module, &index);
-    for (id, function) in flow.functions.iter().enumerate() {
-        if module.skip_reason(id).is_none() {
-            verify_function(&mut walker, function)?;
-        }
+    for id in module.ids().filter(|&id| module.skip_reason(id).is_none()) {
+        verify_function(&module, &mut walker, id)?;
     }
     walker.finish()
 }
 
-fn verify_function<'a>(walker: &mut Walker<'a, '_>, function: &'a FunctionFlow) -> Result<(), VerifyError> {
-    walker.begin(function);
-    for block in function.cfg.graph.blocks() {
+fn verify_function<'a, 'data>(
+    module: &'a Module<'a, 'data>,
+    walker: &mut Walker<'a, 'data>,
+    id: FunctionId,
+) -> Result<(), VerifyError> {
+    let function = module.function(id);
+    walker.begin(id);
+    for block in function.cfg.graph.blocks().filter(|&block| module.is_owned(id, block)) {
         let at = function.cfg.block(block).range.start;
         walker.probe(block).and_then(|()| walker.block(block)).map_err(|fault| VerifyError { at, fault })?;
     }
-    cycles::check(function, walker.edges()).map_err(|fault| VerifyError { at: function.entry, fault })
+    cycles::check(function, walker.ways()).map_err(|fault| VerifyError { at: function.entry, fault })
 }

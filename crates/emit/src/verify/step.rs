@@ -13,14 +13,14 @@ use super::state::{Flags, Needs, Point, R11, RAX, RCX, RDX, State, Value};
 use super::transfer::Pending;
 
 /// Where control goes after an instruction of a probe.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Step {
     /// To the next instruction.
     Next,
     /// There.
     Jump(u32),
     /// There, in that state, or to the next instruction.
-    Branch(u32, State),
+    Branch(u32, Box<State>),
     /// To the original, or to the copy of the target: the walk is over.
     Gone,
 }
@@ -200,7 +200,7 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
         }
         _ => return None,
     }
-    Some(Step::Branch(offset_of(insn.near_branch_target()), taken))
+    Some(Step::Branch(offset_of(insn.near_branch_target()), Box::new(taken)))
 }
 
 fn branch_on_rcx(state: &mut State, insn: &Instruction) -> Option<Step> {
@@ -210,7 +210,7 @@ fn branch_on_rcx(state: &mut State, insn: &Instruction) -> Option<Step> {
         Value::Pending => EndReason::Unloading,
         _ => return None,
     });
-    Some(Step::Branch(offset_of(insn.near_branch_target()), taken))
+    Some(Step::Branch(offset_of(insn.near_branch_target()), Box::new(taken)))
 }
 
 fn push(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<()> {

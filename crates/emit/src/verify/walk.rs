@@ -1,5 +1,6 @@
 //! Walks through a copy, block by block.
 
+use flow::callgraph::FunctionId;
 use flow::cfg::{Block, EntryKind};
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
@@ -15,6 +16,7 @@ use super::index::{Index, offset_of};
 use super::state::{Needs, Point, State};
 use super::step::{Step, step};
 use super::transfer::{Change, Pending};
+use super::twins::Twins;
 use super::{Fault, SAMPLE, VerifyError, body, recovery};
 use crate::Probe;
 use crate::chunk::Original;
@@ -27,6 +29,8 @@ const MAX_STEPS: u32 = 1000;
 pub(super) struct Walker<'a, 'data> {
     module: &'a Module<'a, 'data>,
     index: &'a Index<'a>,
+    /// The present function.
+    id: FunctionId,
     function: Option<&'a FunctionFlow>,
     ways: Ways,
     /// Bytes of the copy, as bits.
@@ -75,6 +79,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         Walker {
             module,
             index,
+            id: FunctionId(0),
             function: None,
             ways: Ways::default(),
             visited: vec![0; index.code.len() / 64 + 1],
@@ -85,18 +90,27 @@ impl<'a, 'data> Walker<'a, 'data> {
         }
     }
 
-    pub fn begin(&mut self, function: &'a FunctionFlow) {
-        self.function = Some(function);
+    /// Turns to a function.
+    pub fn begin(&mut self, id: FunctionId) {
+        let function = self.module.function(id);
+        (self.id, self.function) = (id, Some(function));
+        let cfg = &function.cfg;
         self.ways.direct.clear();
         self.ways.block_checks.clear();
-        for (&entry, kind) in function.cfg.graph.entries().iter().zip(&function.cfg.entry_kinds) {
-            if matches!(kind, EntryKind::Primary | EntryKind::Secondary) {
-                self.to_check.insert(self.module.original(function.cfg.block(entry).range.start));
+        self.ways.block_checks.resize(cfg.blocks.len(), true);
+        let others = cfg.graph.edges().iter().filter_map(|edge| edge.to.filter(|&to| !self.module.is_owned(id, to)));
+        let entries = cfg.graph.entries().iter().zip(&cfg.entry_kinds);
+        let entries = entries.filter(|(_, kind)| matches!(kind, EntryKind::Primary | EntryKind::Secondary));
+        for block in others.chain(entries.map(|(&entry, _)| entry)) {
+            let start = cfg.block(block).range.start;
+            if self.module.has_leader(start) {
+                self.to_check.insert(self.module.original(start));
             }
         }
     }
 
-    pub fn edges(&self) -> &Ways {
+    /// The ways of the present function.
+    pub fn ways(&self) -> &Ways {
         &self.ways
     }
 
@@ -132,7 +146,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         let state = State::clean(Point::At(block), Needs::of(function.liveness.live_in(id)));
         let landing = self.walk(leader.record, state, &Pending::Nothing, Goal::Body)?;
         let landing = landing.ok_or(Fault::Endless { at: leader.record })?;
-        self.ways.block_checks.push(landing.is_checked);
+        self.ways.block_checks[id.index()] = landing.is_checked;
         if landing.is_checked {
             self.checking.insert(block);
         }
@@ -268,7 +282,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         let function = self.function.ok_or(Fault::NoTwin)?;
         let Site { insn, original, copy } = site;
         let bytes = self.module.image.read(Svma(insn.ip()), insn.len()).ok_or(Fault::NoTwin)?;
-        let is_far = insn.is_ip_rel_memory_operand() && body::may_leave(self.module.image, insn);
+        let is_far = body::is_out_of_reach(self.module.image, insn);
         let is_left = body::decode(self.index, copy).is_some_and(|first| first.code() == Code::Jmp_rel32_64);
         if is_left && change.has_operand() && (is_far || body::has_unusual_prefix(bytes)) {
             return self.leave(site, EndReason::Instruction);
@@ -316,7 +330,7 @@ impl<'a, 'data> Walker<'a, 'data> {
 
     /// What a block with a copy needs at its start.
     fn needs_at(&self, target: Svma) -> Option<Needs> {
-        let own = self.function.filter(|function| function.cfg.block_at(target).is_some());
+        let own = self.function.filter(|_| self.module.owned_block_at(self.id, target).is_some());
         let owner = || self.module.flow.function_at(target).filter(|_| self.module.has_leader(target));
         let function = own.or_else(owner)?;
         function.cfg.block_at(target).map(|block| Needs::of(function.liveness.live_in(block)))
@@ -324,8 +338,8 @@ impl<'a, 'data> Walker<'a, 'data> {
 
     /// Remembers a way from block to block.
     fn arrive(&mut self, from: BlockId, landing: Option<Landing>) {
-        let (Some(landing), Some(function)) = (landing, self.function) else { return };
-        match function.cfg.block_at(self.module.base.offset(u64::from(landing.block.0))) {
+        let Some(landing) = landing else { return };
+        match self.module.owned_block_at(self.id, self.module.base.offset(u64::from(landing.block.0))) {
             Some(to) => self.ways.direct.push(Way { from, to, is_checked: landing.is_checked }),
             None => drop(self.to_check.insert(landing.block)),
         }
@@ -361,7 +375,7 @@ impl<'a, 'data> Walker<'a, 'data> {
             match step(self.index, &mut state, pending, &insn).ok_or(Fault::Probe { at })? {
                 Step::Next => to_do.push((next, state)),
                 Step::Jump(target) => to_do.push((target, state)),
-                Step::Branch(target, taken) => to_do.extend([(next, state), (target, taken)]),
+                Step::Branch(target, taken) => to_do.extend([(next, state), (target, *taken)]),
                 Step::Gone => self.check_departure(at, &state, pending)?,
             }
         }
@@ -417,55 +431,3 @@ impl<'a, 'data> Walker<'a, 'data> {
 
 /// Stands for the end of a block that the copy does not reach.
 const LEFT: u32 = u32::MAX;
-
-/// The twins of a block's instructions, in order.
-struct Twins<'a> {
-    index: &'a Index<'a>,
-    stretch: usize,
-    lengths: usize,
-    /// Instructions of the stretch before the next one, and their bytes.
-    n_before: u32,
-    offset: u32,
-}
-
-impl<'a> Twins<'a> {
-    fn new(index: &'a Index<'a>, stretch: u32, lengths: u32) -> Twins<'a> {
-        Twins { index, stretch: stretch as usize, lengths: lengths as usize, n_before: 0, offset: 0 }
-    }
-
-    /// Goes to the next stretch if this one is at its end.
-    fn turn(&mut self) -> Option<&'a crate::chunk::Stretch> {
-        let stretches = &self.index.copy.stretches;
-        if self.n_before == stretches.get(self.stretch)?.n_insns {
-            self.stretch += 1;
-            (self.n_before, self.offset) = (0, 0);
-            return stretches.get(self.stretch).filter(|stretch| !stretch.is_leader);
-        }
-        stretches.get(self.stretch)
-    }
-
-    /// Where the twin of the next instruction is.
-    fn peek(&mut self) -> Option<u32> {
-        let offset = self.offset;
-        let stretch = self.turn()?;
-        Some(stretch.copy + if self.n_before == 0 { 0 } else { offset })
-    }
-
-    /// The twin of the next instruction, which must be this one.
-    fn next(&mut self, original: Original, len: usize) -> Option<u32> {
-        let stretch = self.turn()?;
-        let len_listed = usize::from(*self.index.copy.lengths.get(self.lengths)?);
-        let is_this = stretch.original.0 + self.offset == original.0 && len_listed == len;
-        let twin = stretch.copy + self.offset;
-        self.n_before += 1;
-        self.offset += len as u32;
-        self.lengths += 1;
-        is_this.then_some(twin)
-    }
-
-    fn is_at_end(&self) -> bool {
-        let stretches = &self.index.copy.stretches;
-        let is_used = stretches.get(self.stretch).is_some_and(|stretch| stretch.n_insns == self.n_before);
-        is_used && stretches.get(self.stretch + 1).is_none_or(|next| next.is_leader)
-    }
-}

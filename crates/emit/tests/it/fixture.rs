@@ -33,14 +33,10 @@ pub fn translate(image: &Image<'_>, probe: Probe) -> (ModuleFlow, ModuleCopy) {
     (flow, copy)
 }
 
-/// Translates with and without records, and verifies both.
+/// Translates and verifies.
 #[track_caller]
-pub fn check(image: &Image<'_>, name: &str) -> ModuleCopy {
-    let flow = flow::analyze(image, &Sequential);
-    let [traced, _] = [Probe::Trace, Probe::None].map(|probe| {
-        let copy = emit::translate(image, &flow, Options { cluster: 0, probe }, &Sequential);
-        emit::verify(image, &flow, &copy).unwrap_or_else(|fault| panic!("{name}, {probe:?}: {fault}"));
-        copy
-    });
-    traced
+pub fn check(image: &Image<'_>, name: &str, probe: Probe) -> ModuleCopy {
+    let (flow, copy) = translate(image, probe);
+    emit::verify(image, &flow, &copy).unwrap_or_else(|fault| panic!("{name}, {probe:?}: {fault}"));
+    copy
 }

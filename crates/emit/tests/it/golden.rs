@@ -84,7 +84,7 @@ fn listing(copy: &ModuleCopy, symbol: impl Fn(u32) -> Option<String>) -> String 
         } else {
             let end = runs.peek().map_or(code.len(), |run| run.copy as usize);
             let rest = &code[at as usize..end];
-            let words = rest.as_chunks::<8>().0.iter().filter(|_| at % 8 == 0);
+            let words = rest.as_chunks::<8>().0.iter().filter(|_| at.is_multiple_of(8));
             let literals: Vec<u64> =
                 words.map(|word| u64::from_le_bytes(*word)).filter(|&word| word >> 32 == 0).collect();
             writeln!(text, "{at:6x}    {} bytes, {literals:x?}", rest.len()).expect("text");

@@ -1,5 +1,6 @@
 //! Whole modules: translated, verified, stored, damaged.
 
+mod execution;
 mod fixture;
 mod golden;
 mod mutation;

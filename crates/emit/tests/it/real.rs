@@ -2,13 +2,21 @@
 
 use std::process::Command;
 
+use emit::Probe;
+
 use crate::fixture::check;
 
 #[track_caller]
 fn verify(path: &str, min_functions: u64) {
+    verify_with(path, min_functions, Probe::Trace);
+    verify_with(path, min_functions, Probe::None);
+}
+
+#[track_caller]
+fn verify_with(path: &str, min_functions: u64, probe: Probe) {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let image = image::Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let copy = check(&image, path);
+    let copy = check(&image, path, probe);
     let statistics = copy.statistics();
     assert!(statistics.functions >= min_functions, "{path}: {statistics:?}");
     assert_eq!(copy.entries().count() as u64, statistics.instructions, "{path}");
@@ -49,5 +57,5 @@ fn exceptions() {
 #[test]
 fn a_compiler() {
     let run = Command::new("gcc").arg("-print-prog-name=cc1").output().expect("gcc is needed for this test");
-    verify(String::from_utf8_lossy(&run.stdout).trim(), 10_000);
+    verify_with(String::from_utf8_lossy(&run.stdout).trim(), 10_000, Probe::Trace);
 }

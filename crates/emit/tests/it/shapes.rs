@@ -11,7 +11,8 @@ pub const SHAPES: &str = include_str!("../shapes.S");
 #[test]
 fn all_shapes_verify() {
     let file = assemble(SHAPES);
-    let copy = check(&parse(&file), "shapes");
+    check(&parse(&file), "shapes", Probe::None);
+    let copy = check(&parse(&file), "shapes", Probe::Trace);
     let statistics = copy.statistics();
     assert!(statistics.probes_dead_register > 0 && statistics.probes_spilled > 0, "{statistics:?}");
     assert!(statistics.probes_flags_saved > 0, "{statistics:?}");
@@ -50,7 +51,8 @@ fn a_function_with_very_many_blocks_looks_at_the_limit_everywhere() {
     let n_blocks = wire::thread::MAX_UNCHECKED_RECORDS / 2 + 10;
     let blocks: String = (0..n_blocks).map(|_| "dec %eax\njz 1f\n").collect();
     let file = assemble(&format!(".globl _start\n_start:\n{blocks}1: ret\n"));
-    let copy = check(&parse(&file), "many blocks");
+    check(&parse(&file), "many blocks", Probe::None);
+    let copy = check(&parse(&file), "many blocks", Probe::Trace);
     let statistics = copy.statistics();
     assert!(statistics.leaving_for(EndReason::BufferFull) >= n_blocks as u64, "{statistics:?}");
 }

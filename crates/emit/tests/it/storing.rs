@@ -1,16 +1,23 @@
 //! Copies as bytes: what was written is read, and nothing else.
 
+use std::sync::OnceLock;
+
 use emit::{Error, ModuleCopy, Probe};
 use proptest::prelude::*;
 
 use crate::fixture::{parse, translate};
 use crate::shapes::SHAPES;
 
+/// A copy, and the same as bytes.
 fn stored() -> (ModuleCopy, Vec<u8>) {
-    let file = crate::fixture::assemble(SHAPES);
-    let (_, copy) = translate(&parse(&file), Probe::Trace);
-    let bytes = copy.to_bytes();
-    (copy, bytes)
+    static STORED: OnceLock<(ModuleCopy, Vec<u8>)> = OnceLock::new();
+    let make = || {
+        let file = crate::fixture::assemble(SHAPES);
+        let (_, copy) = translate(&parse(&file), Probe::Trace);
+        let bytes = copy.to_bytes();
+        (copy, bytes)
+    };
+    STORED.get_or_init(make).clone()
 }
 
 #[test]

@@ -15,9 +15,7 @@ use wire::clusters::{Cluster, LEADER, N_CLUSTERS, PROGRAM};
 use wire::control::{Control, FILE_BYTES, MODULES_OFFSET, ModuleSlot, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE};
 use wire::hello::{Hello, Ready, Welcome, flag};
 use wire::sample::SampleHeader;
-use wire::thread::{
-    AREA_BYTES, FIRST_SEGMENT, MAX_THREADS, N_SEGMENTS, SEGMENT_BYTES, ThreadHeader, segment_state,
-};
+use wire::thread::{AREA_BYTES, FIRST_SEGMENT, MAX_THREADS, N_SEGMENTS, SEGMENT_BYTES, ThreadHeader, segment_state};
 
 use crate::maps;
 
@@ -224,8 +222,11 @@ impl Agent {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("strobe-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         let listener = listen(&name).expect("an abstract socket");
-        let shared =
-            Arc::new(Shared { stopped: AtomicBool::new(false), processes: Mutex::default(), failures: Mutex::default() });
+        let shared = Arc::new(Shared {
+            stopped: AtomicBool::new(false),
+            processes: Mutex::default(),
+            failures: Mutex::default(),
+        });
         let thread = std::thread::spawn({
             let (shared, settings) = (Arc::clone(&shared), settings.clone());
             move || serve(&listener, &shared, &settings)
@@ -300,7 +301,8 @@ fn serve(listener: &OwnedFd, shared: &Shared, settings: &Settings) {
         }
         // SAFETY: a listening socket.
         let connection = unsafe {
-            let fd = libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC);
+            let fd =
+                libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC);
             OwnedFd::from_raw_fd(fd)
         };
         welcome(&connection, shared, settings);
@@ -411,7 +413,8 @@ fn memory_file(bytes: u64) -> OwnedFd {
 
 fn send(connection: &OwnedFd, message: &Welcome, files: &[OwnedFd]) {
     let descriptors: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut part = libc::iovec { iov_base: std::ptr::from_ref(message).cast_mut().cast(), iov_len: size_of::<Welcome>() };
+    let mut part =
+        libc::iovec { iov_base: std::ptr::from_ref(message).cast_mut().cast(), iov_len: size_of::<Welcome>() };
     let mut rights = [0u64; 8];
     // SAFETY: the structures are complete, and the buffer has room for the descriptors.
     unsafe {

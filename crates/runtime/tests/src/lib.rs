@@ -1,7 +1,8 @@
-//! What the tests of the runtime share: building it and small C programs, running them natively and under the runtime, and an [`agent`] that plays
-//! the other side.
+//! What the tests of the runtime share: building it and small C programs, running them natively and under the runtime, and an
+//! [`agent`] that plays the other side.
 //!
-//! They are a package of their own because the runtime cannot be linked into a test: it has no standard library, and aborts on panics.
+//! They are a package of their own because the runtime cannot be linked into a test: it has no standard library, and aborts on
+//! panics.
 
 pub mod agent;
 pub mod maps;

@@ -1,4 +1,5 @@
-//! Programs that would notice: same output and same exit status with and without the runtime, at the highest rate that the machine's timers give.
+//! Programs that would notice: same output and same exit status with and without the runtime, at the highest rate that the
+//! machine's timers give.
 
 use std::sync::atomic::Ordering::Relaxed;
 

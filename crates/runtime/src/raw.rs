@@ -1,0 +1,112 @@
+//! System calls that the program makes by way of `syscall`.
+//!
+//! A signal action set like that would take the runtime's place, or put a handler where no runtime stands before it. So that
+//! one call is looked at; all others go to the C library's function as they are.
+
+use core::arch::naked_asm;
+
+use wire::control::TIMER_SIGNAL;
+
+use crate::abi::{KernelSigAction, SigAction, is_signal};
+use crate::{masks, real, session, signals};
+
+/// `syscall` for the program: the number, then up to six arguments, the last one on the stack.
+///
+/// # Safety
+/// As for `syscall`.
+#[unsafe(export_name = "syscall")]
+#[unsafe(naked)]
+pub unsafe extern "C" fn exported_syscall() -> i64 {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "call {target}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        target = sym target,
+    )
+}
+
+/// Where a system call with this number goes.
+extern "C" fn target(number: i64) -> u64 {
+    const RT_SIGACTION: i64 = 13;
+    let Some(real) = real::SYSCALL.get() else { return unavailable as *const () as u64 };
+    let is_ours = number == RT_SIGACTION && session::is_active() && session::is_own_process();
+    if is_ours { rt_sigaction as *const () as u64 } else { real as *const () as u64 }
+}
+
+extern "C" fn unavailable() -> i64 {
+    -1
+}
+
+/// `rt_sigaction` for the program.
+unsafe extern "C" fn rt_sigaction(
+    number: i64,
+    signal: i32,
+    new: *const KernelSigAction,
+    old: *mut KernelSigAction,
+    set_bytes: usize,
+) -> i64 {
+    let Some(real) = real::SYSCALL.get() else { return -1 };
+    // SAFETY: the program's pointers, for which it answers.
+    unsafe {
+        if !is_signal(signal) || set_bytes != 8 {
+            return real(number, signal, new, old, set_bytes);
+        }
+        let before = signals::wanted(signal);
+        let result = if signal == TIMER_SIGNAL {
+            let action = new.as_ref().map(from_kernel);
+            let action = action.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+            i64::from(signals::sigaction(signal, action, core::ptr::null_mut()))
+        } else {
+            let result = real(number, signal, new, old, set_bytes);
+            if result == 0 && !new.is_null() {
+                signals::wrap(signal);
+            }
+            result
+        };
+        if let Some(old) = old.as_mut().filter(|_| result == 0) {
+            let mut told = from_kernel(old);
+            signals::tell(&mut told, signal, &before);
+            *old = KernelSigAction {
+                handler: told.handler,
+                flags: u64::from(told.flags),
+                mask: told.mask[0],
+                restorer: old.restorer,
+            };
+        }
+        result
+    }
+}
+
+fn from_kernel(action: &KernelSigAction) -> SigAction {
+    let mut converted = SigAction { handler: action.handler, flags: action.flags as u32, ..SigAction::default() };
+    converted.mask[0] = action.mask;
+    converted.restorer = action.restorer;
+    converted
+}
+
+/// `raise` for the program. A tick that is waiting would swallow a signal of the same number to the same thread.
+///
+/// # Safety
+/// As for `raise`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn raise(signal: i32) -> i32 {
+    let Some(real) = real::RAISE.get() else { return -1 };
+    if signal == TIMER_SIGNAL && session::is_active() {
+        masks::discard_pending_ticks();
+    }
+    // SAFETY: the program's call.
+    unsafe { real(signal) }
+}
