@@ -186,13 +186,25 @@ impl Reader {
 
 /// Segments and their states, in the order in which they were filled.
 ///
-/// The producer goes round the ring and is at the current segment, which is therefore the last. It may have gone on to the next one, and
-/// have closed the current one before that, since the current one was looked up; then the next one is open, and is the last. If it goes on
-/// while the states are read, a segment that looked free is left for the next time.
+/// The producer goes round the ring and is at the current segment, which is therefore the last, unless it is just going on: then the next
+/// one is open already. If it has gone on while the states were read, they are read again; without segments being freed meanwhile it can do
+/// that only so often.
 fn oldest_first(area: Area<'_>) -> [(usize, u32); N_SEGMENTS] {
-    let current = area.current_segment() as usize % N_SEGMENTS;
+    let mut current = area.current_segment();
+    for _ in 0..N_SEGMENTS {
+        let segments = states_after(area, current);
+        let current_now = area.current_segment();
+        if current_now == current {
+            return segments;
+        }
+        current = current_now;
+    }
+    states_after(area, current)
+}
+
+fn states_after(area: Area<'_>, current: u32) -> [(usize, u32); N_SEGMENTS] {
     let mut segments = std::array::from_fn(|distance| {
-        let segment = (current + 1 + distance) % N_SEGMENTS;
+        let segment = (current as usize % N_SEGMENTS + 1 + distance) % N_SEGMENTS;
         (segment, area.segment_state(segment).load(Ordering::Acquire))
     });
     if let Some(open) = segments.iter().position(|&(_, state)| state == segment_state::ACTIVE) {

@@ -286,7 +286,7 @@ fn perf_ticks_are_to_be_had_where_the_system_says_so() {
     let rare = u64::from(u32::MAX);
     let ticks = process.start_perf_ticks(rare);
     assert_eq!(ticks.is_ok(), attach::probe::system().has_perf_ticks);
-    if let Ok(ticks) = ticks {
+    if let Ok(mut ticks) = ticks {
         ticks.set_interval_ns(2 * rare).unwrap();
     }
 }

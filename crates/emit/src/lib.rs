@@ -15,7 +15,7 @@
 //!       16-byte aligned
 //! ```
 //!
-//! [`verify`] decodes a copy and shows, without reference to how it was made, that it does what the original does.
+//! [`verify()`] decodes a copy and shows, without reference to how it was made, that it does what the original does.
 //!
 //! | module | what it writes |
 //! |---|---|

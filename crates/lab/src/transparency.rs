@@ -92,8 +92,16 @@ pub fn run(
 /// The outcomes, for people.
 #[must_use]
 pub fn table(outcomes: &[Outcome]) -> Table {
-    const FACTS: [&str; 8] =
-        ["cpu_s", "ticks", "bursts", "hit_percent", "full_percent", "cost_percent", "agent_cpu_s", "checked_blocks"];
+    const FACTS: [&str; 8] = [
+        "cpu_s",
+        "ticks",
+        "bursts",
+        "hit_warm_percent",
+        "full_warm_percent",
+        "cost_percent",
+        "agent_cpu_s",
+        "checked_blocks",
+    ];
     let mut table = Table::new(&[
         "program and setting",
         "output",

@@ -109,7 +109,7 @@ pub struct UContext {
     pub mask: u64,
 }
 
-/// The part of `siginfo_t` that matters here.
+/// `siginfo_t`.
 #[repr(C)]
 pub struct SigInfo {
     pub signal: i32,
@@ -117,6 +117,18 @@ pub struct SigInfo {
     pub code: i32,
     pub padding: i32,
     pub details: Details,
+    pub rest: [u64; 12],
+}
+
+impl SigInfo {
+    /// Code of a signal that a thread sent to a thread.
+    pub const TKILL: i32 = -6;
+
+    /// About a signal that process `pid` of user `uid` sends.
+    pub fn sent(signal: i32, code: i32, pid: u32, uid: u32) -> SigInfo {
+        let sender = SenderDetails { pid, uid, value: 0 };
+        SigInfo { signal, errno: 0, code, padding: 0, details: Details { sender }, rest: [0; 12] }
+    }
 }
 
 /// What follows depends on `code`.
@@ -125,6 +137,15 @@ pub struct SigInfo {
 pub union Details {
     pub timer: TimerDetails,
     pub fault: FaultDetails,
+    pub sender: SenderDetails,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SenderDetails {
+    pub pid: u32,
+    pub uid: u32,
+    pub value: u64,
 }
 
 #[repr(C)]
@@ -190,4 +211,5 @@ const _: () = assert!(core::mem::offset_of!(UContext, registers) == 40);
 const _: () = assert!(core::mem::offset_of!(UContext, fpstate) == 224);
 const _: () = assert!(core::mem::offset_of!(UContext, mask) == 296);
 const _: () = assert!(core::mem::offset_of!(SigInfo, details) == 16);
+const _: () = assert!(size_of::<SigInfo>() == 128);
 const _: () = assert!(size_of::<MessageHeader>() == 56);

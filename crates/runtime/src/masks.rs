@@ -237,13 +237,23 @@ pub fn discard_pending_ticks() -> u64 {
 }
 
 /// Sends a signal that was meant for the program once more.
-fn resend(signal: i32, info: &SigInfo) {
-    const SI_TKILL: i32 = -6;
-    if info.code == SI_TKILL {
+///
+/// The kernel drops a signal to a thread if one of that number already waits there, as a tick may. Ticks never wait for the process as
+/// a whole, so to the only thread the signal goes that way.
+pub fn resend(signal: i32, info: &SigInfo) {
+    if info.code == SigInfo::TKILL && !is_only_thread() {
         syscall::queue_to_thread(session::pid(), syscall::gettid(), signal, info);
     } else {
         syscall::queue_to_process(session::pid(), signal, info);
     }
+}
+
+fn is_only_thread() -> bool {
+    session::attached().is_none_or(|session| {
+        let control = session.control;
+        let ended = control.threads_ended.load(Relaxed);
+        control.threads_started.load(Relaxed).wrapping_sub(ended) == 1 && control.threads_unprofiled.load(Relaxed) == 0
+    })
 }
 
 /// Unblocks signals of the runtime in the calling thread, which is profiled.

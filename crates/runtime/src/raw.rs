@@ -1,14 +1,14 @@
-//! System calls that the program makes by way of `syscall`.
+//! What the program does about signals in ways of its own: system calls by way of `syscall`, and `raise`.
 //!
-//! A signal action set like that would take the runtime's place, or put a handler where no runtime stands before it. So that
+//! A signal action set by a system call would take the runtime's place, or put a handler where no runtime stands before it. So that
 //! one call is looked at; all others go to the C library's function as they are.
 
 use core::arch::naked_asm;
 
 use wire::control::TIMER_SIGNAL;
 
-use crate::abi::{KernelSigAction, SigAction, is_signal};
-use crate::{masks, real, session, signals};
+use crate::abi::{KernelSigAction, SigAction, SigInfo, is_signal};
+use crate::{masks, real, session, signals, syscall};
 
 /// `syscall` for the program: the number, then up to six arguments, the last one on the stack.
 ///
@@ -97,16 +97,35 @@ fn from_kernel(action: &KernelSigAction) -> SigAction {
     converted
 }
 
-/// `raise` for the program. A tick that is waiting would swallow a signal of the same number to the same thread.
+/// `raise` for the program. It leaves no frame of the runtime on the stack.
 ///
 /// # Safety
 /// As for `raise`.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C" fn raise(signal: i32) -> i32 {
-    let Some(real) = real::RAISE.get() else { return -1 };
-    if signal == TIMER_SIGNAL && session::is_active() {
-        masks::discard_pending_ticks();
+    naked_asm!(
+        "push rdi",
+        "call {target}",
+        "pop rdi",
+        "jmp rax",
+        target = sym raise_target,
+    )
+}
+
+/// Where `raise` goes.
+extern "C" fn raise_target(signal: i32) -> u64 {
+    let is_ours = signal == TIMER_SIGNAL && session::attached().is_some() && session::is_own_process();
+    match real::RAISE.get() {
+        Some(real) if !is_ours => real as *const () as u64,
+        Some(_) => raise_own as *const () as u64,
+        None => unavailable as *const () as u64,
     }
-    // SAFETY: the program's call.
-    unsafe { real(signal) }
+}
+
+/// Raises the runtime's signal for the program. A tick that waits for the thread would swallow it, so none may.
+extern "C" fn raise_own(signal: i32) -> i32 {
+    masks::discard_pending_ticks();
+    masks::resend(signal, &SigInfo::sent(signal, SigInfo::TKILL, session::pid(), syscall::getuid()));
+    0
 }

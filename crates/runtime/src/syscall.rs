@@ -35,6 +35,11 @@ pub fn getpid() -> u32 {
     unsafe { raw(39, [0; 6]) }.unwrap_or(0) as u32
 }
 
+pub fn getuid() -> u32 {
+    // SAFETY: has no effect.
+    unsafe { raw(102, [0; 6]) }.unwrap_or(0) as u32
+}
+
 pub fn gettid() -> u32 {
     // SAFETY: has no effect.
     unsafe { raw(186, [0; 6]) }.unwrap_or(0) as u32
@@ -137,7 +142,7 @@ pub unsafe fn sigaltstack(new: Option<&SignalStack>) -> Result<SignalStack, Errn
 
 /// Sends a signal with all that `info` says to this process.
 pub fn queue_to_process(pid: u32, signal: i32, info: &SigInfo) {
-    // SAFETY: the kernel reads a whole `siginfo_t`, of which `info` is the start of one that the kernel made.
+    // SAFETY: the kernel reads the structure.
     let _ = unsafe { raw(129, [pid as usize, signal as usize, core::ptr::from_ref(info) as usize, 0, 0, 0]) };
 }
 
@@ -150,15 +155,12 @@ pub fn queue_to_thread(pid: u32, tid: u32, signal: i32, info: &SigInfo) {
 
 /// Takes a signal of `set` that is pending for the calling thread.
 pub fn take_pending(set: u64) -> Option<(i32, SigInfo)> {
-    const INFO_BYTES: usize = 128;
     let at_once = Timespec::default();
-    let mut info = [0u64; INFO_BYTES / 8];
+    let mut info = SigInfo::sent(0, 0, 0, 0);
     let arguments = [&raw const set as usize, &raw mut info as usize, &raw const at_once as usize, 8, 0, 0];
-    // SAFETY: the structures are complete; the start of a `siginfo_t` is a `SigInfo`.
-    unsafe {
-        let signal = raw(128, arguments).ok()?;
-        Some((signal as i32, (&raw const info).cast::<SigInfo>().read()))
-    }
+    // SAFETY: the structures are complete.
+    let signal = unsafe { raw(128, arguments) }.ok()?;
+    Some((signal as i32, info))
 }
 
 /// CPU time of the calling thread.

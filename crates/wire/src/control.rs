@@ -133,4 +133,4 @@ pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
 const _: () = assert!(size_of::<Control>() == 120);
 const _: () = assert!(size_of::<ModuleSlot>() == 64);
-const _: () = assert!(FILE_BYTES % crate::PAGE == 0);
+const _: () = assert!(FILE_BYTES.is_multiple_of(crate::PAGE));

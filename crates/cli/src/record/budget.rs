@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn the_budget_holds_over_phases() {
         for budget in [0.002, 0.01, 0.05] {
-            let prices = |cpu: f64| if (cpu / 3.0) as u64 % 2 == 0 { (3e-6, 4e-9) } else { (15e-6, 80e-9) };
+            let prices = |cpu: f64| if ((cpu / 3.0) as u64).is_multiple_of(2) { (3e-6, 4e-9) } else { (15e-6, 80e-9) };
             let (share, _) = simulate(wishes(budget), prices, 60.0);
             assert!(share <= budget, "{budget}: {share}");
         }

@@ -16,7 +16,7 @@ use crate::props::RecordProps;
 use crate::record::budget::Budget;
 use crate::record::outside::Requests;
 use crate::record::process::{Module, Wanted, Watched};
-use crate::record::tally::{Cost, Tally};
+use crate::record::tally::{Cost, Tally, Yields};
 use crate::record::trace_check::Findings;
 use crate::record::translation::{FileKey, Translator};
 use crate::record::work::{Done, Job, Work};
@@ -48,7 +48,9 @@ pub struct Session<'a> {
     enabled_since: Option<Instant>,
     requests: Requests,
     tick_source: TickSource,
-    hits: (u64, u64),
+    judged: Yields,
+    /// How ticks were used until everything was translated.
+    pub until_translated: Option<Yields>,
     /// Time from the first join until nine of ten ticks started bursts.
     pub warm_after: Option<Duration>,
     last_adjust: Instant,
@@ -140,7 +142,8 @@ impl<'a> Session<'a> {
             enabled_since: is_enabled.then_some(now),
             requests,
             tick_source: settings.tick_source,
-            hits: (0, 0),
+            judged: Yields::default(),
+            until_translated: None,
             warm_after: None,
             last_adjust: now,
             last_flush: now,
@@ -402,12 +405,15 @@ impl<'a> Session<'a> {
     }
 
     fn judge_warmth(&mut self) {
-        let count = |name| self.tally.outcomes.get(name).copied().unwrap_or(0);
-        let (hits, tries) = (count("burst"), count("burst") + count("no copy yet"));
-        if self.warm_after.is_none() && tries - self.hits.1 >= HIT_WINDOW {
-            let is_warm = (hits - self.hits.0) * 10 >= (tries - self.hits.1) * 9;
+        let now = self.tally.yields();
+        let window = now.since(self.judged);
+        if self.warm_after.is_none() && window.n_tries >= HIT_WINDOW {
+            let is_warm = window.n_bursts * 10 >= window.n_tries * 9;
             self.warm_after = is_warm.then(|| self.started.elapsed());
-            self.hits = (hits, tries);
+            self.judged = now;
+        }
+        if self.until_translated.is_none() && self.counters.n_placed > 0 && self.work.is_idle() {
+            self.until_translated = Some(now);
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::record::session::Session;
-use crate::record::tally::Cost;
+use crate::record::tally::{Cost, Yields};
 
 /// What the summary needs that the session does not know.
 #[derive(Debug)]
@@ -47,7 +47,9 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("records", tally.n_records.to_string()),
         ("checks", tally.n_checks.to_string()),
         ("full_percent", percent(tally.n_full_bursts, tally.n_bursts)),
-        ("hit_percent", tally.hit_rate().map_or("-".to_owned(), |rate| format!("{:.2}", 100.0 * rate))),
+        ("hit_percent", rate(tally.yields().hit_rate())),
+        ("hit_warm_percent", rate(warm(session).hit_rate())),
+        ("full_warm_percent", rate(warm(session).full_rate())),
         ("warm_after_s", session.warm_after.map_or("-".to_owned(), |time| format!("{:.3}", time.as_secs_f64()))),
         ("cost_percent", format!("{:.3}", 100.0 * (ticks + bursts))),
         ("cost_ticks_percent", format!("{:.3}", 100.0 * ticks)),
@@ -159,9 +161,17 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
             line("", format!("others ended by: {}", others.join(", ")));
         }
     }
-    if let Some(rate) = tally.hit_rate() {
-        let warm = session.warm_after.map_or(String::new(), |time| format!("; 90 % after {:.2} s", time.as_secs_f64()));
-        line("hit rate", format!("{:.1} % of ticks in file-backed code{warm}", 100.0 * rate));
+    if tally.yields().n_tries > 0 {
+        let after =
+            session.warm_after.map_or(String::new(), |time| format!("; 90 % after {:.2} s", time.as_secs_f64()));
+        line(
+            "hit rate",
+            format!(
+                "{} % of ticks in file-backed code, {} % once all was translated{after}",
+                rate(tally.yields().hit_rate()),
+                rate(warm(session).hit_rate())
+            ),
+        );
     }
     let Shares { ticks, bursts } = shares(&session.cost(), cpu);
     let limit = budget.map_or("no budget".to_owned(), |budget| format!("budget {:.2} %", 100.0 * budget));
@@ -258,12 +268,21 @@ impl Modules {
             let statistics = translation.copy.statistics();
             modules.n_translated += 1;
             modules.n_from_cache += usize::from(translation.from_cache);
-            modules.n_functions += statistics.functions as u64;
-            modules.n_instructions += statistics.instructions as u64;
+            modules.n_functions += statistics.functions;
+            modules.n_instructions += statistics.instructions;
             modules.time += translation.time;
         }
         modules
     }
+}
+
+/// How ticks were used after everything was translated.
+fn warm(session: &Session<'_>) -> Yields {
+    session.until_translated.map_or(Yields::default(), |until| session.tally.yields().since(until))
+}
+
+fn rate(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.2}", 100.0 * share))
 }
 
 fn percent(part: u64, whole: u64) -> String {

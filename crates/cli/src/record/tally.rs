@@ -41,6 +41,35 @@ pub struct Tally {
     pub n_interrupted: u64,
 }
 
+/// What came of ticks in file-backed code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Yields {
+    /// Ticks in file-backed code.
+    pub n_tries: u64,
+    /// Of these, those that started a burst.
+    pub n_bursts: u64,
+    /// Of these, those of full length.
+    pub n_full: u64,
+}
+
+impl Yields {
+    pub fn since(self, earlier: Yields) -> Yields {
+        Yields {
+            n_tries: self.n_tries - earlier.n_tries,
+            n_bursts: self.n_bursts - earlier.n_bursts,
+            n_full: self.n_full.saturating_sub(earlier.n_full),
+        }
+    }
+
+    pub fn hit_rate(self) -> Option<f64> {
+        (self.n_tries > 0).then(|| self.n_bursts as f64 / self.n_tries as f64)
+    }
+
+    pub fn full_rate(self) -> Option<f64> {
+        (self.n_bursts > 0).then(|| self.n_full as f64 / self.n_bursts as f64)
+    }
+}
+
 /// The numbers that steer the budget, as totals since the start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
@@ -101,11 +130,14 @@ impl Tally {
         }
     }
 
-    /// Share of the ticks in file-backed code that started a burst.
-    pub fn hit_rate(&self) -> Option<f64> {
+    /// How well ticks have been used so far.
+    pub fn yields(&self) -> Yields {
         let of = |outcome| self.outcomes.get(outcome_name(outcome)).copied().unwrap_or(0);
-        let tried = of(Outcome::Burst) + of(Outcome::NoCopy);
-        (tried > 0).then(|| of(Outcome::Burst) as f64 / tried as f64)
+        Yields {
+            n_tries: of(Outcome::Burst) + of(Outcome::NoCopy),
+            n_bursts: of(Outcome::Burst),
+            n_full: self.n_full_bursts,
+        }
     }
 }
 
@@ -161,7 +193,7 @@ mod tests {
         tally.add(&burst(20, 100));
         tally.add(&SampleHeader { outcome: Outcome::NoCopy as u8, ..SampleHeader::default() });
         assert_eq!((tally.n_samples, tally.n_bursts, tally.n_full_bursts, tally.n_checks), (2, 1, 1, 10));
-        assert_eq!(tally.hit_rate(), Some(0.5));
+        assert_eq!(tally.yields().hit_rate(), Some(0.5));
     }
 
     #[test]
