@@ -111,6 +111,7 @@ pub struct UContext {
 
 /// `siginfo_t`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct SigInfo {
     pub signal: i32,
     pub errno: i32,

@@ -16,10 +16,10 @@ use crate::syscall::{self, Errno};
 use crate::{fork, real};
 
 /// Bytes of one of the runtime's stacks.
-const STACK_BYTES: u64 = 32 << 10;
+pub const STACK_BYTES: u64 = 32 << 10;
 const ALL_BYTES: u64 = MAX_THREADS as u64 * STACK_BYTES;
 
-static STACKS: AtomicU64 = AtomicU64::new(0);
+pub static STACKS: AtomicU64 = AtomicU64::new(0);
 
 /// Reserves the stacks.
 pub fn prepare() -> Result<(), Errno> {

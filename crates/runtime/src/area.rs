@@ -56,7 +56,7 @@ static PRIVATE: [Private; MAX_THREADS] = [const {
 }; MAX_THREADS];
 
 /// Whether `rdgsbase` and `wrgsbase` may be used.
-static HAS_FSGSBASE: AtomicBool = AtomicBool::new(false);
+pub static HAS_FSGSBASE: AtomicBool = AtomicBool::new(false);
 
 impl Area {
     /// The calling thread's own area.

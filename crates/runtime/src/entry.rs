@@ -10,11 +10,13 @@
 //! handler's first instruction.
 
 use core::arch::{asm, naked_asm};
+use core::mem::offset_of;
+
+use wire::thread::{AREA_BYTES, ThreadHeader};
 
 use crate::abi::{SigInfo, UContext, register, sa};
-use crate::area::Area;
 use crate::signals::Wanted;
-use crate::{altstack, burst, masks, session, signals, tick};
+use crate::{altstack, area, burst, masks, session, signals, tick};
 
 /// What an entry does next.
 #[repr(C)]
@@ -36,56 +38,85 @@ pub fn address() -> u64 {
     signal_entry as *const () as u64
 }
 
-/// Entry for signals of the program. `rdi`, `rsi` and `rdx` are signal, information and context; the frame is at `rsp`.
-#[unsafe(naked)]
-pub unsafe extern "C" fn signal_entry() {
-    naked_asm!(
-        "mov rcx, rsp",
-        "push rsi",
-        "sub rsp, 32",
-        "mov r8, rsp",
-        "call {on_signal}",
-        "mov r8, [rsp]",
-        "mov rcx, [rsp + 8]",
-        "mov rax, [rsp + 16]",
-        "mov r9, [rsp + 32]",
-        "add rsp, 40",
-        "jmp {run_handler}",
-        on_signal = sym on_signal,
-        run_handler = sym run_handler,
-    )
+/// Defines an entry. `rdi`, `rsi` and `rdx` are signal, information and context; the frame is at `rsp`.
+///
+/// It first goes to the thread's own stack for signals, if the thread has one and is not on it: the program's may be small, and nothing of
+/// the runtime shall stay behind there. Only registers are used until then. The conditions are those of [`crate::area::Area::own`].
+macro_rules! entry {
+    ($(#[$documentation:meta])* $name:ident calls $target:path) => {
+        $(#[$documentation])*
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                "mov r10, rsp",
+                "mov rax, [rip + {attached}]",
+                "test rax, rax",
+                "jz 2f",
+                "cmp dword ptr [rax], 0",
+                "je 2f",
+                "cmp byte ptr [rip + {has_fsgsbase}], 0",
+                "je 2f",
+                "rdgsbase r8",
+                "mov r9, r8",
+                "sub r9, [rip + {arena}]",
+                "mov rax, {arena_bytes}",
+                "cmp r9, rax",
+                "jae 2f",
+                "test r9, {area_bytes} - 1",
+                "jnz 2f",
+                "mov eax, {gettid}",
+                "syscall",
+                "cmp eax, [r8 + {owner_tid}]",
+                "jne 2f",
+                "shr r9, {area_bits}",
+                "inc r9",
+                "shl r9, {stack_bits}",
+                "add r9, [rip + {stacks}]",
+                "lea rcx, [r9 - 1]",
+                "sub rcx, rsp",
+                "cmp rcx, 1 << {stack_bits}",
+                "jb 2f",
+                "mov r10, r9",
+                "2:",
+                "mov rcx, rsp",
+                "mov rsp, r10",
+                "and rsp, -16",
+                "push rcx",
+                "push rsi",
+                "sub rsp, 32",
+                "mov r8, rsp",
+                "call {target}",
+                "mov r8, [rsp]",
+                "mov rcx, [rsp + 8]",
+                "mov rax, [rsp + 16]",
+                "mov r9, [rsp + 32]",
+                "mov rsp, [rsp + 40]",
+                "jmp {run_handler}",
+                attached = sym session::ATTACHED,
+                has_fsgsbase = sym area::HAS_FSGSBASE,
+                arena = sym session::ARENA,
+                arena_bytes = const session::ARENA_BYTES,
+                area_bytes = const AREA_BYTES,
+                area_bits = const AREA_BYTES.ilog2(),
+                gettid = const 186,
+                owner_tid = const offset_of!(ThreadHeader, owner_tid),
+                stack_bits = const altstack::STACK_BYTES.ilog2(),
+                stacks = sym altstack::STACKS,
+                target = sym $target,
+                run_handler = sym run_handler,
+            )
+        }
+    };
 }
 
-/// Entry for ticks. It calls Rust on the thread's own stack for signals, because the program's may be small.
-#[unsafe(naked)]
-pub unsafe extern "C" fn tick_entry() {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "mov rdi, rsp",
-        "call {choose_stack}",
-        "mov rcx, rsp",
-        "mov rsp, rax",
-        "push rcx",
-        "sub rsp, 24",
-        "mov r8, rsp",
-        "mov rdi, [rcx + 16]",
-        "mov rsi, [rcx + 8]",
-        "mov rdx, [rcx]",
-        "add rcx, 24",
-        "call {on_tick}",
-        "mov r8, [rsp]",
-        "mov rcx, [rsp + 8]",
-        "mov rax, [rsp + 16]",
-        "mov rsp, [rsp + 24]",
-        "mov r9, [rsp + 8]",
-        "add rsp, 24",
-        "jmp {run_handler}",
-        choose_stack = sym choose_stack,
-        on_tick = sym tick::on_tick,
-        run_handler = sym run_handler,
-    )
+entry! {
+    /// Entry for signals of the program.
+    signal_entry calls on_signal
+}
+
+entry! {
+    /// Entry for ticks.
+    tick_entry calls tick::on_tick
 }
 
 /// Sets the mask and jumps to the handler, or returns from the signal. The frame is at `rsp`, the information at `r9`; `r8`,
@@ -151,27 +182,13 @@ fn finish_interrupted_entry(context: &mut UContext) {
     registers[register::RIP] = registers[register::R8];
 }
 
-/// The stack pointer with which to handle a tick that was delivered at `delivered`, 16-byte aligned.
-extern "C" fn choose_stack(delivered: u64) -> u64 {
-    if altstack::is_ours(delivered) {
-        return delivered;
-    }
-    match session::attached().and_then(Area::own) {
-        Some(area) => {
-            let stack = altstack::of_thread(area.index);
-            stack.sp + stack.size
-        }
-        None => delivered,
-    }
-}
-
 /// Before a handler of the program: no handler sees a copy, or a stack of the runtime.
 unsafe extern "C" fn on_signal(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64, next: &mut Next) {
     // SAFETY: the kernel made the frame; it belongs to this delivery alone.
     leave_runtime(info, unsafe { &mut *context });
     let wanted = signals::for_delivery(signal);
     *next = if wanted.has_handler() {
-        // SAFETY: this function runs below the frame, on the stack that the frame may leave.
+        // SAFETY: this function runs on a stack of the runtime, or below the frame.
         unsafe { enter_handler(signal, context, frame, &wanted) }
     } else {
         Next::RETURN
@@ -184,7 +201,7 @@ unsafe extern "C" fn on_signal(signal: i32, info: &mut SigInfo, context: *mut UC
 /// The arguments must be those of a delivery that [`tick_entry`] received.
 pub unsafe fn deliver_to_program(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64) -> Next {
     // SAFETY: the kernel made the frame; it belongs to this delivery alone.
-    if masks::postpone(signal, info, unsafe { &mut *context }) {
+    if masks::forward(signal, info) || masks::postpone(signal, info, unsafe { &mut *context }) {
         return Next::RETURN;
     }
     // SAFETY: as above.

@@ -181,7 +181,7 @@ fn is_in_handler(private: &Private, stack_pointer: u64) -> bool {
         return false;
     }
     let mut found = [0u8; 64];
-    let is_whole = syscall::copy_own_memory(session::pid(), frame + MARKS_OFFSET, &mut found) == found.len();
+    let is_whole = syscall::copy_own_memory(frame + MARKS_OFFSET, &mut found) == found.len();
     is_whole && found.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).eq(marks(frame))
 }
 
@@ -202,7 +202,7 @@ pub fn postpone(signal: i32, info: &SigInfo, context: &mut UContext) -> bool {
     }
     hold_ticks();
     context.mask |= bit(signal);
-    resend(signal, info);
+    resend(signal, *info);
     true
 }
 
@@ -230,7 +230,7 @@ pub fn discard_pending_ticks() -> u64 {
     while let Some((signal, info)) = syscall::take_pending(HIDDEN & !waiting) {
         if tick::genuine_tick(signal, &info).is_none() {
             waiting |= bit(signal);
-            resend(signal, &info);
+            resend(signal, info);
         }
     }
     waiting
@@ -239,13 +239,28 @@ pub fn discard_pending_ticks() -> u64 {
 /// Sends a signal that was meant for the program once more.
 ///
 /// The kernel drops a signal to a thread if one of that number already waits there, as a tick may. Ticks never wait for the process as
-/// a whole, so to the only thread the signal goes that way.
-pub fn resend(signal: i32, info: &SigInfo) {
-    if info.code == SigInfo::TKILL && !is_only_thread() {
-        syscall::queue_to_thread(session::pid(), syscall::gettid(), signal, info);
-    } else {
-        syscall::queue_to_process(session::pid(), signal, info);
+/// a whole, so to the only thread the signal goes that way; if another thread gets it in the end, it can tell from `errno` whom it is for.
+pub fn resend(signal: i32, mut info: SigInfo) {
+    let tid = syscall::gettid();
+    if info.code == SigInfo::TKILL {
+        info.errno = tid as i32;
     }
+    if info.code == SigInfo::TKILL && !is_only_thread() {
+        syscall::queue_to_thread(session::pid(), tid, signal, &info);
+    } else {
+        syscall::queue_to_process(session::pid(), signal, &info);
+    }
+}
+
+/// If another thread was meant by [`resend`], sends the signal there. Whether it did.
+pub fn forward(signal: i32, info: &mut SigInfo) -> bool {
+    let meant = if info.code == SigInfo::TKILL { info.errno as u32 } else { 0 };
+    if meant == 0 || meant == syscall::gettid() {
+        info.errno = 0;
+        return false;
+    }
+    syscall::tgkill(session::pid(), meant, signal);
+    true
 }
 
 fn is_only_thread() -> bool {

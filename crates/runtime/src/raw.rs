@@ -10,6 +10,8 @@ use wire::control::TIMER_SIGNAL;
 use crate::abi::{KernelSigAction, SigAction, SigInfo, is_signal};
 use crate::{masks, real, session, signals, syscall};
 
+const RT_SIGACTION: i64 = 13;
+
 /// `syscall` for the program: the number, then up to six arguments, the last one on the stack.
 ///
 /// # Safety
@@ -18,6 +20,13 @@ use crate::{masks, real, session, signals, syscall};
 #[unsafe(naked)]
 pub unsafe extern "C" fn exported_syscall() -> i64 {
     naked_asm!(
+        "cmp rdi, 13",
+        "je 2f",
+        "mov r11, [rip + {real}]",
+        "cmp r11, 1",
+        "jbe 2f",
+        "jmp r11",
+        "2:",
         "push rdi",
         "push rsi",
         "push rdx",
@@ -34,13 +43,13 @@ pub unsafe extern "C" fn exported_syscall() -> i64 {
         "pop rsi",
         "pop rdi",
         "jmp rax",
+        real = sym real::SYSCALL,
         target = sym target,
     )
 }
 
 /// Where a system call with this number goes.
 extern "C" fn target(number: i64) -> u64 {
-    const RT_SIGACTION: i64 = 13;
     let Some(real) = real::SYSCALL.get() else { return unavailable as *const () as u64 };
     let is_ours = number == RT_SIGACTION && session::is_active() && session::is_own_process();
     if is_ours { rt_sigaction as *const () as u64 } else { real as *const () as u64 }
@@ -105,10 +114,18 @@ fn from_kernel(action: &KernelSigAction) -> SigAction {
 #[unsafe(naked)]
 pub unsafe extern "C" fn raise(signal: i32) -> i32 {
     naked_asm!(
+        "cmp edi, 23",
+        "je 2f",
+        "mov r11, [rip + {real}]",
+        "cmp r11, 1",
+        "jbe 2f",
+        "jmp r11",
+        "2:",
         "push rdi",
         "call {target}",
         "pop rdi",
         "jmp rax",
+        real = sym real::RAISE,
         target = sym raise_target,
     )
 }
@@ -126,6 +143,9 @@ extern "C" fn raise_target(signal: i32) -> u64 {
 /// Raises the runtime's signal for the program. A tick that waits for the thread would swallow it, so none may.
 extern "C" fn raise_own(signal: i32) -> i32 {
     masks::discard_pending_ticks();
-    masks::resend(signal, &SigInfo::sent(signal, SigInfo::TKILL, session::pid(), syscall::getuid()));
+    masks::resend(signal, SigInfo::sent(signal, SigInfo::TKILL, session::pid(), syscall::getuid()));
     0
 }
+
+// The numbers that stand in the assembly.
+const _: () = assert!(RT_SIGACTION == 13 && TIMER_SIGNAL == 23);

@@ -6,10 +6,11 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::abi::{KernelSigAction, SigAction, SigInfo, SignalSet, SignalStack, Timespec};
 use crate::link_map::{self, Scope};
 
-/// A function of type `F` in a module behind this one.
+/// A function of type `F` in a module behind this one. The address comes first, for code in assembly; it is above 1 if it is known.
+#[repr(C)]
 pub struct Function<F> {
-    name: &'static str,
     address: AtomicUsize,
+    name: &'static str,
     kind: PhantomData<F>,
 }
 

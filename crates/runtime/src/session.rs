@@ -48,9 +48,9 @@ unsafe impl Sync for Clusters {}
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PID: AtomicU32 = AtomicU32::new(0);
-static ATTACHED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+pub static ATTACHED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
-static ARENA: AtomicU64 = AtomicU64::new(0);
+pub static ARENA: AtomicU64 = AtomicU64::new(0);
 static CLUSTERS: Clusters = Clusters(UnsafeCell::new([NO_CLUSTER; N_CLUSTERS]));
 const NO_CLUSTER: Cluster = Cluster { lo: 0, span: 0, map: 0, leader_base: 0, copy_base: 0, copy_len: 0 };
 

@@ -10,6 +10,10 @@ use crate::area::Area;
 /// Most bytes of stack in a sample: what fits besides a burst that just reaches the limit.
 const MAX_STACK_BYTES: u64 = MIN_ROOM - LIMIT_SLACK - 64 * 1024;
 
+/// A segment with this many bytes is left for the next one if that is free: the first use of a page costs more than all the rest of a tick,
+/// so the stream stays on as few pages as the agent's reading allows.
+const EARLY_SWITCH: u32 = 96 << 10;
+
 /// Room for a sample at the end of the stream.
 pub struct Room {
     pub sample: *mut SampleHeader,
@@ -38,7 +42,9 @@ pub fn find_room(area: &Area) -> Option<Room> {
     let segment = &header.segments[index];
     if segment.state.load(Acquire) == segment_state::ACTIVE {
         let room = room_in(area, index);
-        if room.end - room.sample as u64 >= MIN_ROOM {
+        let next_is_free = header.segments[(index + 1) % N_SEGMENTS].state.load(Acquire) == segment_state::FREE;
+        let is_used_enough = segment.committed.load(Relaxed) >= EARLY_SWITCH && next_is_free;
+        if !is_used_enough && room.end - room.sample as u64 >= MIN_ROOM {
             return Some(room);
         }
         segment.state.store(segment_state::CLOSED, Release);

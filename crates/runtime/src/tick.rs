@@ -89,7 +89,7 @@ fn take_sample(area: &Area, room: &Room, context: &mut UContext, tick_tsc: u64, 
         0
     } else {
         let stack = room.stack(control.stack_bytes.load(Relaxed));
-        syscall::copy_own_memory(session::pid(), registers[wire::sample::RSP], stack) & !7
+        syscall::copy_own_memory(registers[wire::sample::RSP], stack) & !7
     };
     let cpu_ns = syscall::thread_cpu_ns();
     area.header().last_cpu_ns.store(cpu_ns, Relaxed);
@@ -164,7 +164,7 @@ fn follows_system_call(pc: u64, is_in_file: bool) -> bool {
         return unsafe { (at as *const [u8; 2]).read_volatile() } == SYSTEM_CALL;
     }
     let mut before = [0; 2];
-    syscall::copy_own_memory(session::pid(), at, &mut before) == 2 && before == SYSTEM_CALL
+    syscall::copy_own_memory(at, &mut before) == 2 && before == SYSTEM_CALL
 }
 
 fn twin_of(cluster: &Cluster, pc: u64) -> Option<u64> {

@@ -123,7 +123,9 @@ pub unsafe extern "C" fn sigtimedwait(set: *const SignalSet, info: *mut SigInfo,
         let own_info = if info.is_null() { (&raw mut whole).cast() } else { info };
         loop {
             let signal = real(set, own_info, timeout);
-            if signal <= 0 || tick::genuine_tick(signal, &*own_info).is_none() {
+            let is_tick = signal > 0 && tick::genuine_tick(signal, &*own_info).is_some();
+            let is_for_other = signal > 0 && !is_tick && masks::forward(signal, &mut *own_info);
+            if !is_tick && !is_for_other {
                 if masks::with_virtual_mask().is_some() {
                     masks::unblock(HIDDEN);
                 }

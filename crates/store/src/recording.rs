@@ -73,10 +73,13 @@ impl Recording {
         let database = |cause| Error::Database { path: path.to_owned(), cause };
         let connection = Connection::open(path).map_err(database)?;
         let set_up = |connection: &Connection| -> rusqlite::Result<()> {
-            connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-            connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+            // An empty profile is worth no wait for the disk; what comes later is.
             connection.pragma_update(None, "synchronous", "OFF")?;
-            connection.execute_batch(include_str!("schema.sql"))
+            connection.execute_batch(&format!(
+                "BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; {} COMMIT;",
+                include_str!("schema.sql")
+            ))?;
+            connection.pragma_update(None, "synchronous", "NORMAL")
         };
         set_up(&connection).map_err(database)?;
         Ok(Recording {

@@ -24,6 +24,7 @@ use crate::record::work::{Done, Job, Work};
 const ADJUST_EVERY: Duration = Duration::from_millis(50);
 const SCAN_EVERY: Duration = Duration::from_millis(100);
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+const N_ACCEPTORS: usize = 2;
 /// Tries over which the hit rate is judged.
 const HIT_WINDOW: u64 = 20;
 
@@ -37,6 +38,8 @@ pub struct Session<'a> {
     done: Receiver<Done>,
     pub budget: Budget,
     pub processes: Vec<Watched>,
+    /// Dead, but their children run their copies.
+    ancestors: Vec<Arc<Process>>,
     pub n_processes: usize,
     pub tally: Tally,
     pub findings: Findings,
@@ -111,14 +114,19 @@ impl<'a> Session<'a> {
         let (send_done, done) = channel();
         let work = Work::start(Arc::clone(&translator), send_done);
         let (send_joined, joined) = channel();
-        // The thread ends with the process: nothing is lost when it is cut off between two processes.
-        std::thread::spawn(move || {
-            while let Ok(joined) = listener.accept(&settings) {
-                if send_joined.send(joined).is_err() {
-                    return;
+        // More than one, because a process that stalls while it joins must not keep others out. The threads end with strobe: nothing is
+        // lost when they are cut off between two processes.
+        let listener = Arc::new(listener);
+        for _ in 0..N_ACCEPTORS {
+            let (listener, send_joined) = (Arc::clone(&listener), send_joined.clone());
+            std::thread::spawn(move || {
+                while let Ok(joined) = listener.accept(&settings) {
+                    if send_joined.send(joined).is_err() {
+                        return;
+                    }
                 }
-            }
-        });
+            });
+        }
         let now = Instant::now();
         let wishes = super::wishes(props);
         let is_enabled = settings.enabled;
@@ -131,6 +139,7 @@ impl<'a> Session<'a> {
             done,
             budget: Budget::new(wishes),
             processes: Vec::new(),
+            ancestors: Vec::new(),
             n_processes: 0,
             tally: Tally::default(),
             findings: Findings::default(),
@@ -249,6 +258,7 @@ impl<'a> Session<'a> {
         while let Some(index) = self.processes.iter().position(|watched| watched.process.pid() == process.pid()) {
             let mut replaced = self.processes.remove(index);
             self.end(&mut replaced);
+            self.ancestors.push(replaced.process);
         }
         let command = std::fs::read(format!("/proc/{}/cmdline", process.pid())).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
@@ -365,9 +375,11 @@ impl<'a> Session<'a> {
                 self.drain_one(watched, false);
             } else {
                 self.end(watched);
+                self.ancestors.push(Arc::clone(&watched.process));
             }
             is_alive
         });
+        self.ancestors.retain(|process| process.has_heirs());
         self.processes = processes;
         self.judge_warmth();
     }

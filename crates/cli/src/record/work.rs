@@ -6,8 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use attach::{MappedModule, Placed, Process};
-use emit::ModuleCopy;
-use wire::clusters::LEADER;
 
 use crate::record::translation::{FileKey, Translation, Translator};
 
@@ -124,16 +122,6 @@ impl Shared {
 
 fn perform(translator: &Translator, job: &Job) -> Result<(Arc<Translation>, Placed), String> {
     let translation = translator.get(&job.key)?;
-    let placed = place(job, &translation.copy).map_err(|error| error.to_string())?;
+    let placed = job.process.place(&job.module, &translation.copy).map_err(|error| error.to_string())?;
     Ok((translation, placed))
-}
-
-fn place(job: &Job, copy: &ModuleCopy) -> anyhow::Result<Placed> {
-    let reserved = job.process.reserve(&job.module, copy.code_len(), copy.runs().len())?;
-    let position =
-        emit::Position { module_base: job.module.base, copy: reserved.copy, cluster_lo: reserved.cluster_lo };
-    let code = copy.place(&position)?;
-    let leader = |is_leader| if is_leader { LEADER } else { 0 };
-    let entries = copy.entries().map(|entry| (entry.original, entry.copy | leader(entry.is_leader)));
-    Ok(job.process.fill(&reserved, &code, copy.runs(), entries)?)
 }
