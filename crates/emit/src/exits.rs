@@ -50,7 +50,7 @@ fn write_preludes(chunk: &mut Chunk) {
             ExitState::FlagsSaved => {
                 chunk.asm.bind(label);
                 chunk.begin_run(kind::PROBE, original, saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
-                probe::restore_flags(&mut chunk.asm);
+                probe::restore_all(&mut chunk.asm);
             }
             ExitState::AfterSystemCall => {
                 chunk.asm.bind(label);

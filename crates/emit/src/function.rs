@@ -19,7 +19,8 @@ use flow::FunctionFlow;
 use flow::callgraph::FunctionId;
 use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::BlockId;
-use iced_x86::{Decoder, DecoderOptions, Instruction, Register};
+use flow::liveness::{Effect, Effects, LiveSet};
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Register};
 use image::Svma;
 use wire::recovery::kind;
 use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
@@ -116,6 +117,20 @@ pub(crate) struct Function<'a, 'data> {
 }
 
 impl Function<'_, '_> {
+    /// The flags, unless the block overwrites them all: that flags are dead at calls and returns is a convention, which hand-written
+    /// code need not keep.
+    fn flags_kept_by(&self, id: BlockId) -> LiveSet {
+        let mut effects = Effects::default();
+        let mut so_far = Effect::default();
+        for insn in self.flow.cfg.instructions(self.module.image, id).take_while(|insn| insn.code() != Code::Syscall) {
+            so_far = so_far.then(effects.of(&insn));
+            if so_far.kills & LiveSet::ARITHMETIC_FLAGS == LiveSet::ARITHMETIC_FLAGS {
+                return LiveSet::NONE;
+            }
+        }
+        LiveSet::ARITHMETIC_FLAGS
+    }
+
     fn write_block(&mut self, id: BlockId) {
         let block = *self.flow.cfg.block(id);
         let plan = self.plans[id.index()];
@@ -124,7 +139,7 @@ impl Function<'_, '_> {
         }
         self.chunk.asm.bind(plan.record);
         self.record = Some(self.chunk.position());
-        probe::write(self.chunk, &self.site(id), plan.depth);
+        probe::write(self.chunk, &self.site(id, plan.depth), plan.depth);
         self.chunk.asm.bind(plan.body);
 
         let bytes = self.module.image.read(block.range.start, block.range.len() as usize).unwrap_or_default();
@@ -155,11 +170,12 @@ impl Function<'_, '_> {
         statistics.original_bytes += block.range.len();
     }
 
-    fn site(&self, id: BlockId) -> Site {
+    fn site(&self, id: BlockId, depth: Depth) -> Site {
         let options = self.module.options;
+        let kept = if depth == Depth::Record { LiveSet::NONE } else { self.flags_kept_by(id) };
         Site {
             block: self.module.original(self.flow.cfg.block(id).range.start),
-            live: self.flow.liveness.live_in(id),
+            live: self.flow.liveness.live_in(id) | kept,
             cluster: (options.cluster as u32) << RECORD_ADDRESS_BITS,
             probe: options.probe,
         }
@@ -175,7 +191,7 @@ impl Function<'_, '_> {
     }
 
     fn write_second_probe(&mut self, id: BlockId, plan: &Plan) {
-        let site = self.site(id);
+        let site = self.site(id, Depth::Check);
         self.chunk.asm.bind(plan.checked);
         probe::write(self.chunk, &site, Depth::Check);
         self.chunk.asm.jump_to(plan.body);

@@ -134,6 +134,8 @@ fn write_check(chunk: &mut Chunk, site: &Site, state: ExitState) {
 
 fn write_saving_flags(chunk: &mut Chunk, site: &Site, depth: Depth) {
     chunk.begin_run(kind::PROBE, site.block, saves::RAX | saves::RCX | saves::FLAGS, FLAGS_SAVE_END);
+    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
     save_flags(&mut chunk.asm);
     if site.probe == Probe::Trace {
         write_record(chunk, site, Gpr::RCX);
@@ -144,22 +146,26 @@ fn write_saving_flags(chunk: &mut Chunk, site: &Site, depth: Depth) {
     if depth == Depth::Check {
         write_check(chunk, site, ExitState::FlagsSaved);
     }
-    restore_flags(&mut chunk.asm);
+    restore_all(&mut chunk.asm);
 }
 
-fn save_flags(asm: &mut Asm) {
-    asm.store(offset::SAVED_RAX, Gpr::RAX);
-    asm.store(offset::SAVED_RCX, Gpr::RCX);
+/// Saves the arithmetic flags; takes `rax`.
+pub(crate) fn save_flags(asm: &mut Asm) {
     asm.bytes(&[0x9f]); // lahf
     asm.bytes(&[0x0f, 0x90, 0xc0]); // seto al
     asm.store(offset::SAVED_FLAGS, Gpr::RAX);
 }
 
-/// Undoes what a probe that saves flags has done to the program's registers and flags.
+/// Undoes what code that saves flags has done to the program's registers and flags.
+pub(crate) fn restore_all(asm: &mut Asm) {
+    restore_flags(asm);
+    asm.load(Gpr::RCX, offset::SAVED_RCX);
+    asm.load(Gpr::RAX, offset::SAVED_RAX);
+}
+
+/// Restores the arithmetic flags; takes `rax`.
 pub(crate) fn restore_flags(asm: &mut Asm) {
     asm.load(Gpr::RAX, offset::SAVED_FLAGS);
     asm.bytes(&[0x04, 0x7f]); // add al, 0x7f
     asm.bytes(&[0x9e]); // sahf
-    asm.load(Gpr::RCX, offset::SAVED_RCX);
-    asm.load(Gpr::RAX, offset::SAVED_RAX);
 }

@@ -12,8 +12,9 @@
 //!     mov rax, gs:[saved_rax]
 //!     mov dword gs:[state], ENDED
 //!     jmp gs:[target]
-//! miss:                                   gs:[target], saved_rax, saved_rcx; also `full` and `outside`
+//! miss:                                   gs:[target], saved_rax, saved_rcx, saved_flags; also `full` and `outside`
 //!     mov dword gs:[end_reason], NoCopy
+//!     mov rax, gs:[saved_flags]; add al, 0x7f; sahf
 //!     mov rcx, gs:[saved_rcx]
 //!     jmp leave
 //! other:                                  the same; the target is not in the module's own cluster
@@ -23,7 +24,7 @@
 //!     jmp outside
 //! ```
 //!
-//! No flag changes between `exit` and the end of the burst; `other` is reached only where flags are dead.
+//! No flag changes between `exit` and the end of the burst.
 
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::recovery::{kind, saves};
@@ -32,6 +33,7 @@ use wire::thread::{offset, thread_state};
 
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Chunk, Original};
+use crate::probe;
 
 /// Code that all functions of a module share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ pub(crate) fn write(chunk: &mut Chunk, cluster: usize) -> Stubs {
     let full = write_departure(chunk, EndReason::BufferFull, leave);
     let outside = write_departure(chunk, EndReason::Outside, leave);
     let other = chunk.position();
-    chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX, [0; 4]);
+    chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
     for each in (0..N_CLUSTERS).filter(|&each| each != cluster) {
         chunk.asm.load(Gpr::RAX, offset::TARGET);
         let [not_here, unknown] = write_look_up(chunk, each);
@@ -101,8 +103,7 @@ pub(crate) fn write_look_up(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
     let unknown = asm.jump_if(Condition::NS);
     asm.add(Gpr::RAX, field(std::mem::offset_of!(Cluster, leader_base)));
     asm.store(offset::TWIN, Gpr::RAX);
-    asm.load(Gpr::RCX, offset::SAVED_RCX);
-    asm.load(Gpr::RAX, offset::SAVED_RAX);
+    probe::restore_all(asm);
     asm.jump_through(offset::TWIN);
     [not_here, unknown]
 }
@@ -125,8 +126,9 @@ fn write_exit(chunk: &mut Chunk) -> u32 {
 
 fn write_departure(chunk: &mut Chunk, reason: EndReason, leave: u32) -> u32 {
     let start = chunk.position();
-    chunk.begin_run(kind::EXIT, Original(0), saves::RAX | saves::RCX, [0; 4]);
+    chunk.begin_run(kind::EXIT, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
     chunk.asm.store_constant(offset::END_REASON, reason as u32);
+    probe::restore_flags(&mut chunk.asm);
     chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
     let hole = chunk.asm.jump();
     chunk.asm.set_displacement(hole, leave);

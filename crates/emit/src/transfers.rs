@@ -9,6 +9,8 @@
 //!     push [rip + literal]                        call; a return: lea rsp, [rsp + 8 + n]
 //!     mov gs:[target], rax                        from here on the program has arrived at the target
 //!     mov gs:[saved_rcx], rcx
+//!     lahf; seto al; mov gs:[saved_flags], rax
+//!     mov rax, gs:[target]
 //!     mov rcx, gs:[cursor]                        return, jump
 //!     cmp rcx, gs:[limit]
 //!     jae full
@@ -21,16 +23,16 @@
 //!     jns miss
 //!     add rax, gs:[cluster.leader_base]
 //!     mov gs:[twin], rax
+//!     mov rax, gs:[saved_flags]; add al, 0x7f; sahf
 //!     mov rcx, gs:[saved_rcx]
 //!     mov rax, gs:[saved_rax]
 //!     jmp gs:[twin]
 //! ```
 //!
-//! This changes flags, so that a copy leaves where they are live.
+//! Calling conventions say that no flag is alive here. Hand-written code need not know them, and saving flags is cheap beside the look-up.
 
 use flow::Transfer;
 use flow::graph::BlockId;
-use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
 use wire::recovery::{kind, saves};
@@ -42,6 +44,7 @@ use crate::chunk::{Destination, ExitState, Original};
 use crate::classify::{self, Branch};
 use crate::function::{Function, SecondProbe};
 use crate::operand;
+use crate::probe;
 use crate::stubs::{self, Stub};
 
 /// Where a direct jump goes in the copy.
@@ -56,6 +59,9 @@ enum Way {
     /// Out of the copy, to this address.
     Leave(Svma),
 }
+
+/// Ends of the stores of target and `rcx`, and of saving flags.
+const ARRIVAL_SAVE_END: [u8; 4] = [9, 18, 31, 0];
 
 /// What an indirect transfer does to the stack.
 #[derive(Clone, Copy, Debug)]
@@ -84,12 +90,12 @@ impl Function<'_, '_> {
             Transfer::Call(target) if classify::is_plain_call(insn) => self.call(insn, target),
             Transfer::Return => match classify::returned_bytes(insn) {
                 Some(n_bytes) => {
-                    self.indirect(block, insn, &[0x48, 0x8b, 0x04, 0x24], None, StackChange::Drop(n_bytes));
+                    self.indirect(insn, &[0x48, 0x8b, 0x04, 0x24], None, StackChange::Drop(n_bytes));
                 }
                 None => self.leave_at(insn, EndReason::Instruction),
             },
-            Transfer::IndirectJump => self.indirect_operand(block, insn, bytes, StackChange::None),
-            Transfer::IndirectCall => self.indirect_operand(block, insn, bytes, StackChange::Push(next)),
+            Transfer::IndirectJump => self.indirect_operand(insn, bytes, StackChange::None),
+            Transfer::IndirectCall => self.indirect_operand(insn, bytes, StackChange::Push(next)),
             _ => self.leave_at(insn, EndReason::Instruction),
         }
     }
@@ -202,7 +208,7 @@ impl Function<'_, '_> {
         self.chunk.leave(at, reason);
     }
 
-    fn indirect_operand(&mut self, block: BlockId, insn: &Instruction, bytes: &[u8], stack: StackChange) {
+    fn indirect_operand(&mut self, insn: &Instruction, bytes: &[u8], stack: StackChange) {
         let load = Some(bytes).filter(|_| classify::is_plain_indirect(insn)).and_then(operand::load);
         let Some(load) = load else { return self.leave_at(insn, EndReason::Instruction) };
         let address = match load.displacement_at {
@@ -212,22 +218,11 @@ impl Function<'_, '_> {
             },
             None => None,
         };
-        self.indirect(block, insn, load.bytes(), address, stack);
+        self.indirect(insn, load.bytes(), address, stack);
     }
 
     /// `load` is an instruction that loads the target into `rax`; `address` says where in it a displacement is, and where it leads.
-    fn indirect(
-        &mut self,
-        block: BlockId,
-        insn: &Instruction,
-        load: &[u8],
-        address: Option<(u32, i64)>,
-        stack: StackChange,
-    ) {
-        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
-        if !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() {
-            return self.leave_at(insn, EndReason::FlagsLive);
-        }
+    fn indirect(&mut self, insn: &Instruction, load: &[u8], address: Option<(u32, i64)>, stack: StackChange) {
         let at = self.original(Svma(insn.ip()));
         self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
         self.chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
@@ -250,9 +245,11 @@ impl Function<'_, '_> {
     fn write_arrival(&mut self, looks_at_limit: bool) {
         let cluster = self.module.options.cluster;
         let chunk = &mut *self.chunk;
-        chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX, [9, 18, 0, 0]);
+        chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, ARRIVAL_SAVE_END);
         chunk.asm.store(offset::TARGET, Gpr::RAX);
         chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+        probe::save_flags(&mut chunk.asm);
+        chunk.asm.load(Gpr::RAX, offset::TARGET);
         if looks_at_limit {
             chunk.asm.load(Gpr::RCX, offset::CURSOR);
             chunk.asm.compare(Gpr::RCX, offset::LIMIT);

@@ -245,7 +245,7 @@ pub fn resend(signal: i32, mut info: SigInfo) {
     if info.code == SigInfo::TKILL {
         info.errno = tid as i32;
     }
-    if info.code == SigInfo::TKILL && !is_only_thread() {
+    if info.code == SigInfo::TKILL && !(tid == session::pid() && is_only_thread()) {
         syscall::queue_to_thread(session::pid(), tid, signal, &info);
     } else {
         syscall::queue_to_process(session::pid(), signal, &info);

@@ -146,10 +146,16 @@ pub fn tgkill(pid: u32, tid: u32, signal: i32) {
     let _ = unsafe { raw(234, [pid as usize, tid as usize, signal as usize, 0, 0, 0]) };
 }
 
-/// Sends a signal with all that `info` says to this process.
+/// Sends a signal to this process, with all that `info` says if the kernel allows that: only the first thread may pretend to be somebody
+/// else.
 pub fn queue_to_process(pid: u32, signal: i32, info: &SigInfo) {
     // SAFETY: the kernel reads the structure.
-    let _ = unsafe { raw(129, [pid as usize, signal as usize, core::ptr::from_ref(info) as usize, 0, 0, 0]) };
+    unsafe {
+        let queued = raw(129, [pid as usize, signal as usize, core::ptr::from_ref(info) as usize, 0, 0, 0]);
+        if queued.is_err() {
+            let _ = raw(62, [pid as usize, signal as usize, 0, 0, 0, 0]);
+        }
+    }
 }
 
 /// The same, to the calling thread `tid`; the kernel lets no thread impersonate another.

@@ -101,16 +101,14 @@ pub enum EndReason {
     SystemCall = 5,
     /// An instruction that copies do not execute.
     Instruction = 6,
-    /// Indirect control flow with flags in use.
-    FlagsLive = 7,
     /// A signal handler of the program ran.
-    Signal = 8,
+    Signal = 7,
     /// A module was unloaded while the thread was in a system call.
-    Unloading = 9,
+    Unloading = 8,
     /// The thread was told to leave.
-    Told = 10,
+    Told = 9,
     /// The thread or process died in the burst; set by the agent.
-    Died = 11,
+    Died = 10,
 }
 
 impl Outcome {
@@ -134,7 +132,7 @@ impl Outcome {
 
 impl EndReason {
     /// All reasons.
-    pub const ALL: [EndReason; 12] = [
+    pub const ALL: [EndReason; 11] = [
         EndReason::None,
         EndReason::Full,
         EndReason::BufferFull,
@@ -142,7 +140,6 @@ impl EndReason {
         EndReason::Outside,
         EndReason::SystemCall,
         EndReason::Instruction,
-        EndReason::FlagsLive,
         EndReason::Signal,
         EndReason::Unloading,
         EndReason::Told,

@@ -97,7 +97,6 @@ fn end_fact(name: &'static str) -> &'static str {
         "out of known code" => "end_outside",
         "system call that changes control" => "end_system_call",
         "instruction not copied" => "end_instruction",
-        "flags in use" => "end_flags",
         "signal" => "end_signal",
         "library unloading" => "end_unloading",
         "told to leave" => "end_told",

@@ -162,7 +162,6 @@ pub fn end_reason_name(reason: EndReason) -> &'static str {
         EndReason::Outside => "out of known code",
         EndReason::SystemCall => "system call that changes control",
         EndReason::Instruction => "instruction not copied",
-        EndReason::FlagsLive => "flags in use",
         EndReason::Signal => "signal",
         EndReason::Unloading => "library unloading",
         EndReason::Told => "told to leave",

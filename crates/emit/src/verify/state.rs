@@ -133,11 +133,6 @@ impl Needs {
         Needs { registers, flags: !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() }
     }
 
-    /// All registers, and flags if they are live there.
-    pub fn at_transfer(live: LiveSet) -> Needs {
-        Needs { registers: u16::MAX, ..Needs::of(live) }
-    }
-
     pub fn register(self, number: usize) -> bool {
         self.registers >> number & 1 != 0
     }

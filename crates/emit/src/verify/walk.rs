@@ -3,7 +3,6 @@
 use flow::callgraph::FunctionId;
 use flow::cfg::{Block, EntryKind};
 use flow::graph::BlockId;
-use flow::liveness::LiveSet;
 use flow::{FunctionFlow, Transfer};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use image::Svma;
@@ -247,11 +246,11 @@ impl<'a, 'data> Walker<'a, 'data> {
             }
             Transfer::Return if matches!(insn.code(), Code::Retnq | Code::Retnq_imm16) => {
                 let extra = if insn.code() == Code::Retnq { 0 } else { u64::from(insn.immediate16()) };
-                self.indirect(id, site, Change::Drop(8 + extra))
+                self.indirect(site, Change::Drop(8 + extra))
             }
-            Transfer::IndirectJump if insn.code() == Code::Jmp_rm64 => self.indirect(id, site, Change::None),
+            Transfer::IndirectJump if insn.code() == Code::Jmp_rm64 => self.indirect(site, Change::None),
             Transfer::IndirectCall if insn.code() == Code::Call_rm64 => {
-                self.indirect(id, site, Change::Push(self.module.original(next)))
+                self.indirect(site, Change::Push(self.module.original(next)))
             }
             _ => self.leave(site, EndReason::Instruction),
         }
@@ -278,8 +277,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         self.go_on(id, copy + copied.len() as u32, next, None)
     }
 
-    fn indirect(&mut self, id: BlockId, site: Site<'_>, change: Change) -> Result<(), Fault> {
-        let function = self.function.ok_or(Fault::NoTwin)?;
+    fn indirect(&mut self, site: Site<'_>, change: Change) -> Result<(), Fault> {
         let Site { insn, original, copy } = site;
         let bytes = self.module.image.read(Svma(insn.ip()), insn.len()).ok_or(Fault::NoTwin)?;
         let is_far = body::is_out_of_reach(self.module.image, insn);
@@ -287,11 +285,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         if is_left && change.has_operand() && (is_far || body::has_unusual_prefix(bytes)) {
             return self.leave(site, EndReason::Instruction);
         }
-        let live = function.liveness.live_out(&function.cfg, id);
-        if !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() {
-            return self.leave(site, EndReason::FlagsLive);
-        }
-        let state = State::clean(Point::At(original), Needs::at_transfer(live));
+        let state = State::clean(Point::At(original), Needs::ALL);
         let pending = Pending::Indirect { insn: *insn, base: self.module.base, change };
         self.walk(copy, state, &pending, Goal::Nothing).map(drop)
     }

@@ -6,6 +6,7 @@ use emit::{ModuleCopy, Probe};
 use flow::ModuleFlow;
 use image::Image;
 use wire::recovery::{Run, kind};
+use wire::sample::EndReason;
 
 use crate::fixture::{assemble, parse, translate};
 use crate::golden::disassembly;
@@ -34,7 +35,7 @@ struct Layout {
 }
 
 const HEADER_WORDS: usize = 13;
-const COUNTERS: usize = 9 + 12;
+const COUNTERS: usize = 9 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
 const STRETCH_BYTES: usize = 16;
 

@@ -16,7 +16,7 @@ fn all_shapes_verify() {
     let statistics = copy.statistics();
     assert!(statistics.probes_dead_register > 0 && statistics.probes_spilled > 0, "{statistics:?}");
     assert!(statistics.probes_flags_saved > 0, "{statistics:?}");
-    for reason in [EndReason::SystemCall, EndReason::Unloading, EndReason::Instruction, EndReason::FlagsLive] {
+    for reason in [EndReason::SystemCall, EndReason::Unloading, EndReason::Instruction] {
         assert!(statistics.leaving_for(reason) > 0, "{reason:?}: {statistics:?}");
     }
 }
