@@ -75,7 +75,9 @@ fn test() -> Result<()> {
         ])
     })?;
     steps.run("tidy", tidy)?;
-    steps.run("test runtime", || steps::cargo(&["test", RUNTIME[0], RUNTIME[1], "--release", "--quiet"]))?;
+    steps.run("test runtime", || {
+        steps::cargo(&["test", RUNTIME[0], RUNTIME[1], "--workspace", "--release", "--quiet"])
+    })?;
     steps.run("test", || steps::cargo(&["test", "--workspace", "--quiet"]))?;
     steps.finish();
     Ok(())

@@ -75,6 +75,8 @@ pub(crate) struct Slot {
     pub(crate) runs: u64,
     pub(crate) n_runs: u64,
     pub(crate) base: u64,
+    pub(crate) code_start: u64,
+    pub(crate) code_end: u64,
 }
 
 /// The mapped control file.
@@ -162,6 +164,8 @@ impl ControlFile {
         word(offset_of!(ModuleSlot, copy_len)).store(slot.copy_len, Ordering::Relaxed);
         word(offset_of!(ModuleSlot, runs)).store(slot.runs, Ordering::Relaxed);
         word(offset_of!(ModuleSlot, base)).store(slot.base, Ordering::Relaxed);
+        word(offset_of!(ModuleSlot, code_start)).store(slot.code_start, Ordering::Relaxed);
+        word(offset_of!(ModuleSlot, code_end)).store(slot.code_end, Ordering::Relaxed);
         word(offset_of!(ModuleSlot, n_runs)).store(slot.n_runs, Ordering::Release);
         field32!(self, n_modules).fetch_max(index as u32 + 1, Ordering::Release);
     }

@@ -182,6 +182,8 @@ impl Copies {
             runs: copy + room.code_bytes,
             n_runs: room.n_runs,
             base: module.base,
+            code_start: module.exec.iter().map(|range| range.start).min().unwrap_or(0),
+            code_end: module.exec.iter().map(|range| range.end).max().unwrap_or(0),
         };
         for control in state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()) {
             control.add_module(index, &slot);

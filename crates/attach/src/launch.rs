@@ -3,7 +3,7 @@
 //! The child inherits descriptors, directory and environment, and gets two variables on top: `LD_PRELOAD` with the runtime first, and
 //! the name of the session. The runtime removes both before the program sees them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +31,8 @@ pub struct Launch {
     pub argv: Vec<OsString>,
     /// How it joins the session; `None`: it runs unprofiled.
     pub injection: Option<Injection>,
+    /// Signals that it should ignore from the start, bit `n - 1` for signal `n`: what was ignored when the agent started ([`ignored_signals`]).
+    pub ignored_signals: u64,
 }
 
 /// What brings a process into the session.
@@ -100,17 +102,86 @@ pub fn command(launch: &Launch) -> std::result::Result<Command, SpawnError> {
     if let Some((name, arguments)) = launch.argv.split_first() {
         command.arg0(name).args(arguments);
     }
+    let ignored = launch.ignored_signals;
+    // SAFETY: in the child, between fork and exec; only system calls are made.
+    unsafe { command.pre_exec(move || ignore(ignored)) };
     if let Some(injection) = &launch.injection {
         if injection.runtime.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
             return Err(SpawnError::RuntimePath { path: injection.runtime.clone() });
         }
-        command.env(PRELOAD, preload(&injection.runtime, std::env::var_os(PRELOAD).as_deref()));
-        command.env(ENVIRONMENT, injection.session_variable());
+        let environment = Environment::new(injection.environment(std::env::vars_os()));
+        // SAFETY: in the child, between fork and exec, one pointer is written that only exec reads.
+        unsafe { command.pre_exec(move || environment.install()) };
     }
     Ok(command)
 }
 
+/// Signals that this process ignores, bit `n - 1` for signal `n`. To be asked before anything changes that.
+#[must_use]
+pub fn ignored_signals() -> u64 {
+    // The standard library has Rust programs ignore it, and undoes that for their children.
+    const BROKEN_PIPE: u64 = 1 << (libc::SIGPIPE - 1);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) & !BROKEN_PIPE
+}
+
+/// Has this process ignore signals, also those that the C library keeps for itself.
+fn ignore(signals: u64) -> io::Result<()> {
+    const SET_BYTES: usize = 8;
+    let action: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
+    for signal in (1..=64).filter(|signal| signals >> (signal - 1) & 1 != 0) {
+        // SAFETY: the kernel reads a complete action: handler, flags, restorer, mask.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), std::ptr::null::<u8>(), SET_BYTES) };
+    }
+    Ok(())
+}
+
+/// An environment that is handed on as it is. [`Command`] would sort its own, and programs can tell.
+struct Environment {
+    /// What `pointers` point into.
+    _strings: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+// SAFETY: the pointers lead to strings that the value owns and nobody changes.
+unsafe impl Send for Environment {}
+// SAFETY: as above.
+unsafe impl Sync for Environment {}
+
+unsafe extern "C" {
+    static mut environ: *const *const libc::c_char;
+}
+
+impl Environment {
+    fn new(variables: Vec<(OsString, OsString)>) -> Environment {
+        let join =
+            |(name, value): (OsString, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok();
+        let strings: Vec<CString> = variables.into_iter().filter_map(join).collect();
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect();
+        Environment { _strings: strings, pointers }
+    }
+
+    /// Makes it the environment of this process.
+    fn install(&self) -> io::Result<()> {
+        // SAFETY: the child has one thread, and the strings live in it until exec.
+        unsafe { environ = self.pointers.as_ptr() };
+        Ok(())
+    }
+}
+
 impl Injection {
+    /// The variables of the agent with those of the session, in their order.
+    fn environment(&self, present: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+        let mut variables: Vec<(OsString, OsString)> = present.collect();
+        match variables.iter_mut().find(|(name, _)| name == PRELOAD) {
+            Some((_, value)) => *value = preload(&self.runtime, value),
+            None => variables.push((PRELOAD.into(), self.runtime.clone().into())),
+        }
+        variables.push((ENVIRONMENT.into(), self.session_variable()));
+        variables
+    }
+
     fn session_variable(&self) -> OsString {
         let mut value = OsString::from(&self.session);
         value.push(";");
@@ -123,12 +194,11 @@ impl Injection {
     }
 }
 
-fn preload(runtime: &Path, present: Option<&OsStr>) -> OsString {
+/// The runtime in front of what was there; an empty value that was there is kept apart from none.
+fn preload(runtime: &Path, present: &OsStr) -> OsString {
     let mut value = OsString::from(runtime);
-    if let Some(present) = present.filter(|present| !present.is_empty()) {
-        value.push(":");
-        value.push(present);
-    }
+    value.push(":");
+    value.push(present);
     value
 }
 
@@ -254,10 +324,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_users_preload_stays() {
-        assert_eq!(preload(Path::new("/a/r.so"), None), "/a/r.so");
-        assert_eq!(preload(Path::new("/a/r.so"), Some(OsStr::new(""))), "/a/r.so");
-        assert_eq!(preload(Path::new("/a/r.so"), Some(OsStr::new("x.so y.so"))), "/a/r.so:x.so y.so");
+    fn the_environment_keeps_its_order() {
+        let injection = Injection { runtime: "/a/r.so".into(), session: "s".into(), follow: false, no_op: false };
+        let list = |pairs: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
+            pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect()
+        };
+        let session = ("STROBE_SESSION", "s;/a/r.so;");
+        let made = injection.environment(list(&[("B", "1"), ("A", "2")]).into_iter());
+        assert_eq!(made, list(&[("B", "1"), ("A", "2"), ("LD_PRELOAD", "/a/r.so"), session]));
+        let made = injection.environment(list(&[("LD_PRELOAD", "x.so y.so"), ("A", "")]).into_iter());
+        assert_eq!(made, list(&[("LD_PRELOAD", "/a/r.so:x.so y.so"), ("A", ""), session]));
+        let made = injection.environment(list(&[("LD_PRELOAD", "")]).into_iter());
+        assert_eq!(made, list(&[("LD_PRELOAD", "/a/r.so:"), session]));
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod procfs;
 pub use control::{Counters, Settings};
 pub use drain::{Drained, SampleRef};
 pub use error::{Error, PlaceError, Result, SpawnError};
-pub use launch::{Exit, Injection, Launch, ResourceUse, Target, command, find_program, spawn};
+pub use launch::{Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, spawn};
 pub use launchability::{Launchability, probe_binary};
 pub use listener::{Joined, Listener};
 pub use modules::{MappedModule, NoCopyReason};

@@ -64,7 +64,7 @@ struct Fake {
 impl Fake {
     fn start(program: &Path, listener: &Listener, how: &str) -> Fake {
         let argv = [program.as_os_str().to_owned(), listener.name().into(), how.into()];
-        let launch = Launch { program: program.to_owned(), argv: argv.to_vec(), injection: None };
+        let launch = Launch { program: program.to_owned(), argv: argv.to_vec(), injection: None, ignored_signals: 0 };
         let mut command = attach::command(&launch).unwrap();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (commands, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -399,6 +399,7 @@ fn argv_is_passed_as_given() {
         program: "/bin/sh".into(),
         argv: ["name", "-c", "echo $0 $1", "zero", "one"].map(OsString::from).to_vec(),
         injection: None,
+        ignored_signals: 0,
     };
     let output = attach::command(&launch).unwrap().output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "zero one\n");

@@ -35,7 +35,7 @@ impl Programs {
 fn launch(program: &Path, arguments: &[&str]) -> Launch {
     let name = program.as_os_str().to_owned();
     let argv = std::iter::once(name).chain(arguments.iter().map(OsString::from)).collect();
-    Launch { program: program.to_owned(), argv, injection: None }
+    Launch { program: program.to_owned(), argv, injection: None, ignored_signals: 0 }
 }
 
 const NOTHING: &str = "int main(void) { return 0; }\n";

@@ -21,6 +21,7 @@ mod area;
 mod auxv;
 mod burst;
 mod cancel;
+mod code;
 mod create;
 mod entry;
 mod environment;

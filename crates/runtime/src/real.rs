@@ -79,6 +79,7 @@ functions! {
     RAISE = "raise": fn(i32) -> i32;
     PTRACE = "ptrace": fn(u64, u64, u64, u64) -> i64;
     DLCLOSE = "dlclose": fn(u64) -> i32;
+    MPROTECT = "mprotect": fn(u64, u64, i32) -> i32;
     DL_ITERATE_PHDR = "dl_iterate_phdr": fn(unsafe extern "C" fn(*const u8, usize, *mut u64) -> i32, *mut u64) -> i32;
     EXECVE = "execve": fn(*const u8, *const *const u8, *const *const u8) -> i32;
     EXECVPE = "execvpe": fn(*const u8, *const *const u8, *const *const u8) -> i32;

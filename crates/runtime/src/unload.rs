@@ -57,6 +57,13 @@ pub unsafe extern "C" fn dlclose(handle: u64) -> i32 {
     result
 }
 
+/// Lets no burst start any more, and waits for those that run.
+pub fn stop_for_good(session: Session) {
+    RUNNING.fetch_add(1, SeqCst);
+    announce(session.control);
+    wait_for_bursts(session);
+}
+
 fn announce(control: &Control) {
     let number = ANNOUNCED.fetch_add(1, Relaxed).wrapping_add(1);
     control.unloads_pending.store(if number == 0 { 1 } else { number }, SeqCst);

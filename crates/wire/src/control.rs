@@ -96,8 +96,12 @@ pub struct ModuleSlot {
     pub n_runs: AtomicU64,
     /// Load address: what `Run::original` is relative to.
     pub base: AtomicU64,
+    /// First address of the module's original code.
+    pub code_start: AtomicU64,
+    /// End of it.
+    pub code_end: AtomicU64,
     /// Zero.
-    pub reserved: [u64; 3],
+    pub reserved: u64,
 }
 
 /// Which path ends of a burst count (Arnold and Grove; PEP, section 4.4). Numbers are those of checks.

@@ -49,13 +49,14 @@ const SHORTEST_NAP: Duration = Duration::from_millis(1);
 /// Runs the program; the exit code is the program's own.
 pub fn run(props: &RecordProps) -> Result<ExitCode> {
     let started = Instant::now();
+    let ignored_signals = attach::ignored_signals();
     let program = find(&props.command[0])?;
     let recording = Recording::create(&props.output)?;
     let launchability = attach::probe_binary(&program);
     if !launchability.is_profilable() && !can_start(&launchability) {
         bail!("{}", obstacle(&program, &launchability));
     }
-    let requests = Requests::listen()?;
+    let requests = Requests::listen(ignored_signals)?;
     let mut warnings = Vec::new();
     if !launchability.is_profilable() {
         warnings.push(format!("{}; it runs unrecorded", obstacle(&program, &launchability)));
@@ -82,7 +83,12 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
             no_op: props.probe == Probe::Off,
         })
     });
-    let launch = Launch { program: program.clone(), argv: props.command.clone(), injection: injection.transpose()? };
+    let launch = Launch {
+        program: program.clone(),
+        argv: props.command.clone(),
+        injection: injection.transpose()?,
+        ignored_signals,
+    };
     let mut session = Session::start(props, listener, settings, recording, requests.clone());
     let mut target = attach::spawn(&launch).map_err(|error| anyhow!(error))?;
     let start_up = started.elapsed();

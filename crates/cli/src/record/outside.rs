@@ -24,15 +24,19 @@ pub struct Requests {
 }
 
 impl Requests {
-    pub fn listen() -> Result<Requests> {
+    /// Signals that whoever started strobe wants ignored (`nohup` does that) stay ignored.
+    pub fn listen(ignored: u64) -> Result<Requests> {
         let requests = Requests::default();
+        let is_wanted = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
         let listen = || -> std::io::Result<()> {
             flag::register(SIGUSR1, Arc::clone(&requests.start))?;
             flag::register(SIGUSR2, Arc::clone(&requests.stop))?;
-            flag::register(SIGINT, Arc::clone(&requests.interrupt))?;
-            flag::register(SIGQUIT, Arc::clone(&requests.interrupt))?;
-            flag::register_usize(SIGTERM, Arc::clone(&requests.end), SIGTERM as usize)?;
-            flag::register_usize(SIGHUP, Arc::clone(&requests.end), SIGHUP as usize)?;
+            for signal in [SIGINT, SIGQUIT].into_iter().filter(is_wanted) {
+                flag::register(signal, Arc::clone(&requests.interrupt))?;
+            }
+            for signal in [SIGTERM, SIGHUP].into_iter().filter(is_wanted) {
+                flag::register_usize(signal, Arc::clone(&requests.end), signal as usize)?;
+            }
             Ok(())
         };
         listen().context("cannot listen to signals")?;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use strobe_runtime_tests::runtime;
 
-const EXPORTS: [&str; 42] = [
+const EXPORTS: [&str; 43] = [
     "__ppoll_chk",
     "__sysv_signal",
     "bsd_signal",
@@ -19,6 +19,7 @@ const EXPORTS: [&str; 42] = [
     "execvp",
     "execvpe",
     "fexecve",
+    "mprotect",
     "popen",
     "posix_spawn",
     "posix_spawnp",
