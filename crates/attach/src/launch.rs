@@ -6,7 +6,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -99,21 +99,63 @@ pub fn spawn(launch: &Launch) -> std::result::Result<Target, SpawnError> {
 /// When the runtime's path cannot be used.
 pub fn command(launch: &Launch) -> std::result::Result<Command, SpawnError> {
     let mut command = Command::new(&launch.program);
-    if let Some((name, arguments)) = launch.argv.split_first() {
-        command.arg0(name).args(arguments);
-    }
-    let ignored = launch.ignored_signals;
-    // SAFETY: in the child, between fork and exec; only system calls are made.
-    unsafe { command.pre_exec(move || ignore(ignored)) };
-    if let Some(injection) = &launch.injection {
-        if injection.runtime.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
-            return Err(SpawnError::RuntimePath { path: injection.runtime.clone() });
+    let environment = match &launch.injection {
+        Some(injection) => {
+            if injection.runtime.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
+                return Err(SpawnError::RuntimePath { path: injection.runtime.clone() });
+            }
+            injection.environment(std::env::vars_os())
         }
-        let environment = Environment::new(injection.environment(std::env::vars_os()));
-        // SAFETY: in the child, between fork and exec, one pointer is written that only exec reads.
-        unsafe { command.pre_exec(move || environment.install()) };
-    }
+        None => std::env::vars_os().collect(),
+    };
+    let strings = Strings::new([launch.program.clone().into_os_string()].into_iter());
+    let argv = Strings::new(launch.argv.iter().cloned());
+    let environment = Strings::new(environment.into_iter().map(|(name, value)| {
+        let mut variable = name;
+        variable.push("=");
+        variable.push(value);
+        variable
+    }));
+    let ignored = launch.ignored_signals;
+    // The standard library would sort the environment, and hand files that are no programs to a shell; programs and users can tell.
+    let execute = move || {
+        ignore(ignored);
+        // SAFETY: three lists of strings that end as the system expects.
+        unsafe { libc::execve(strings.first(), argv.pointers(), environment.pointers()) };
+        Err(io::Error::last_os_error())
+    };
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { command.pre_exec(execute) };
     Ok(command)
+}
+
+/// Strings as the system expects them, ended by a null pointer.
+struct Strings {
+    /// What `pointers` point into.
+    _owned: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+// SAFETY: the pointers lead to strings that the value owns and nobody changes.
+unsafe impl Send for Strings {}
+// SAFETY: as above.
+unsafe impl Sync for Strings {}
+
+impl Strings {
+    /// Strings with a zero byte inside are left out; nothing that the system has handed out has one.
+    fn new(strings: impl Iterator<Item = OsString>) -> Strings {
+        let owned: Vec<CString> = strings.filter_map(|string| CString::new(string.into_vec()).ok()).collect();
+        let pointers = owned.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect();
+        Strings { _owned: owned, pointers }
+    }
+
+    fn pointers(&self) -> *const *const libc::c_char {
+        self.pointers.as_ptr()
+    }
+
+    fn first(&self) -> *const libc::c_char {
+        self.pointers[0]
+    }
 }
 
 /// Signals that this process ignores, bit `n - 1` for signal `n`. To be asked before anything changes that.
@@ -127,46 +169,12 @@ pub fn ignored_signals() -> u64 {
 }
 
 /// Has this process ignore signals, also those that the C library keeps for itself.
-fn ignore(signals: u64) -> io::Result<()> {
+fn ignore(signals: u64) {
     const SET_BYTES: usize = 8;
     let action: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
     for signal in (1..=64).filter(|signal| signals >> (signal - 1) & 1 != 0) {
         // SAFETY: the kernel reads a complete action: handler, flags, restorer, mask.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), std::ptr::null::<u8>(), SET_BYTES) };
-    }
-    Ok(())
-}
-
-/// An environment that is handed on as it is. [`Command`] would sort its own, and programs can tell.
-struct Environment {
-    /// What `pointers` point into.
-    _strings: Vec<CString>,
-    pointers: Vec<*const libc::c_char>,
-}
-
-// SAFETY: the pointers lead to strings that the value owns and nobody changes.
-unsafe impl Send for Environment {}
-// SAFETY: as above.
-unsafe impl Sync for Environment {}
-
-unsafe extern "C" {
-    static mut environ: *const *const libc::c_char;
-}
-
-impl Environment {
-    fn new(variables: Vec<(OsString, OsString)>) -> Environment {
-        let join =
-            |(name, value): (OsString, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok();
-        let strings: Vec<CString> = variables.into_iter().filter_map(join).collect();
-        let pointers = strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect();
-        Environment { _strings: strings, pointers }
-    }
-
-    /// Makes it the environment of this process.
-    fn install(&self) -> io::Result<()> {
-        // SAFETY: the child has one thread, and the strings live in it until exec.
-        unsafe { environ = self.pointers.as_ptr() };
-        Ok(())
     }
 }
 

@@ -16,13 +16,13 @@ pub const USUAL_RATE_HZ: f64 = 100.0;
 pub const USUAL_BURST: u32 = 10_000;
 /// Length of the first bursts, before anything is known about prices.
 pub const FIRST_BURST: u32 = 500;
-const SHORT_BURST: f64 = 500.0;
+const SHORT_BURST: f64 = 250.0;
 /// Fewer ticks would leave the controller blind.
-const LEAST_RATE_HZ: f64 = 5.0;
+const LEAST_RATE_HZ: f64 = 10.0;
 const MARGIN: f64 = 0.8;
 const PAYBACK_SECONDS: f64 = 1.0;
 /// How fast old prices are forgotten, per adjustment.
-const FORGET: f64 = 0.3;
+const FORGET: f64 = 0.5;
 
 /// What the user fixed.
 #[derive(Debug, Clone, Copy)]

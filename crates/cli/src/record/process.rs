@@ -88,7 +88,7 @@ impl Watched {
         let bias = module.mapped.bias;
         let name = module.mapped.path.display().to_string();
         self.unwinder.add(&name, module.mapped.base..module.mapped.end, bias, &translation.unwind);
-        if let Some(blocks) = &translation.blocks {
+        if let Some(blocks) = translation.blocks.get() {
             let (start, end) = (module.mapped.base, module.mapped.end);
             let blocks = Arc::clone(blocks);
             self.checked.push(CheckedModule { name, start, end, bias, blocks });

@@ -10,7 +10,7 @@ use std::hash::{Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -30,8 +30,8 @@ pub struct Translation {
     pub build_id: Option<String>,
     pub copy: ModuleCopy,
     pub unwind: UnwindSections,
-    /// Only when traces are checked.
-    pub blocks: Option<Arc<BlockIndex>>,
+    /// Only when traces are checked; see [`Translator::index_blocks`].
+    pub blocks: OnceLock<Arc<BlockIndex>>,
     pub from_cache: bool,
     pub time: Duration,
 }
@@ -86,10 +86,10 @@ impl Translator {
         let cached_at =
             self.cache.as_ref().map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), &metadata)));
         let unwind = UnwindSections::of(&image);
-        let cached = cached_at.as_ref().filter(|_| !self.keeps_flow).and_then(|path| fs::read(path).ok());
+        let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
         if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
             let time = started.elapsed();
-            return Ok(Translation { build_id, copy, unwind, blocks: None, from_cache: true, time });
+            return Ok(Translation { build_id, copy, unwind, blocks: OnceLock::new(), from_cache: true, time });
         }
         let threads = Threads(self.n_threads);
         let flow = flow::analyze(&image, &threads);
@@ -100,8 +100,23 @@ impl Translator {
             // A cache that cannot be written only makes the next run slower.
             let _ = write_atomically(&path, &copy.to_bytes());
         }
-        let blocks = self.keeps_flow.then(|| Arc::new(BlockIndex::new(Arc::new(flow))));
+        let blocks = OnceLock::new();
+        if self.keeps_flow {
+            blocks.get_or_init(|| Arc::new(BlockIndex::new(Arc::new(flow))));
+        }
         Ok(Translation { build_id, copy, unwind, blocks, from_cache: false, time })
+    }
+
+    /// Makes sure that traces through the module can be checked, if they are to be. A copy from the cache comes without control flow, and
+    /// the program should not wait for that.
+    pub fn index_blocks(&self, key: &FileKey, translation: &Translation) {
+        if !self.keeps_flow || translation.blocks.get().is_some() {
+            return;
+        }
+        let Ok(bytes) = fs::read(&key.path) else { return };
+        let Ok(image) = Image::parse(&bytes) else { return };
+        let flow = flow::analyze(&image, &Threads(self.n_threads));
+        translation.blocks.get_or_init(|| Arc::new(BlockIndex::new(Arc::new(flow))));
     }
 
     fn cache_name(&self, key: &FileKey, build_id: Option<&str>, metadata: &fs::Metadata) -> String {

@@ -123,5 +123,6 @@ impl Shared {
 fn perform(translator: &Translator, job: &Job) -> Result<(Arc<Translation>, Placed), String> {
     let translation = translator.get(&job.key)?;
     let placed = job.process.place(&job.module, &translation.copy).map_err(|error| error.to_string())?;
+    translator.index_blocks(&job.key, &translation);
     Ok((translation, placed))
 }

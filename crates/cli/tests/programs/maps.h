@@ -115,9 +115,14 @@ static void check_code_address(uintptr_t address, const char *what) {
         check_failed(__FILE__, __LINE__, "%s is 0x%lx, which is no code of this program", what, (long)address);
 }
 
-/* A value below 4 GiB may be a number that merely looks like an address. */
+/* A value below 4 GiB may be a number that merely looks like an address, and the first address of a mapping is in the
+ * registers of a handler that was interrupted while it searched this very table. */
 static void check_register(int index, uintptr_t value) {
-    if (value >> 32 && contains(current_maps->foreign, current_maps->n_foreign, value))
+    const struct maps *maps = current_maps;
+    for (int i = 0; i < maps->n_foreign; i++)
+        if (value == maps->foreign[i].lo)
+            return;
+    if (value >> 32 && contains(maps->foreign, maps->n_foreign, value))
         check_failed(__FILE__, __LINE__, "register %d is 0x%lx, an address in foreign code", index, (long)value);
 }
 
