@@ -45,7 +45,7 @@ pub use error::{Error, PlaceError, Result, SpawnError};
 pub use launch::{Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, spawn};
 pub use launchability::{Launchability, probe_binary};
 pub use listener::{Joined, Listener};
-pub use modules::{MappedModule, NoCopyReason};
+pub use modules::{MappedModule, NoCopyReason, VDSO};
 pub use own::{die_by, time_stamp};
 pub use perf::PerfTicks;
 pub use place::{Placed, Reserved};

@@ -20,7 +20,8 @@ use crate::maps::{FileId, Mapping};
 
 /// Suffix of the path of a file that is no longer there.
 const DELETED: &[u8] = b" (deleted)";
-const VDSO: &str = "[vdso]";
+/// What the kernel calls the code that it provides.
+pub const VDSO: &str = "[vdso]";
 
 /// A file with code in the address space of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub enum NoCopyReason {
     OutOfReach,
     /// It is strobe's own runtime.
     Runtime,
-    /// It is code that the kernel provides; there is no file of it.
+    /// It is code that the kernel provides, and lies too far away.
     Vdso,
     /// Its file cannot be read, or is not what is mapped.
     Unreadable,
@@ -71,7 +72,7 @@ impl fmt::Display for NoCopyReason {
         f.pad(match self {
             NoCopyReason::OutOfReach => "too far from the areas for copies",
             NoCopyReason::Runtime => "strobe's own runtime",
-            NoCopyReason::Vdso => "code that the kernel provides",
+            NoCopyReason::Vdso => "code that the kernel provides, too far from the areas for copies",
             NoCopyReason::Unreadable => "its file cannot be read, or is not what is mapped",
         })
     }
@@ -189,7 +190,7 @@ impl MappedModule {
             if self.is_program { cluster.contains(self.base) && code_only(cluster) } else { whole(cluster) }
         };
         let cluster = around.clusters.iter().position(covers);
-        if self.path.as_os_str() == VDSO {
+        if self.path.as_os_str() == VDSO && cluster.is_none() {
             self.reason = Some(NoCopyReason::Vdso);
         } else if self.is_runtime {
             self.reason = Some(NoCopyReason::Runtime);

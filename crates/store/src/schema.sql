@@ -65,7 +65,9 @@ CREATE TABLE edge (
     PRIMARY KEY (from_module, from_address, to_module, to_address)
 ) WITHOUT ROWID;
 
--- Raw samples (only with --keep-trace): zstd-compressed runs of samples as the program wrote them, in order.
+-- Raw bursts (only with --keep-trace): zstd-compressed, in order. Each is, in little-endian numbers, the address at which it started (8
+-- bytes), the number of block records (4), the checks to skip by the sampling policy (4), and the records (4 each: 2 bits of cluster and
+-- 30 bits of address from the start of the cluster).
 CREATE TABLE trace (
     id INTEGER PRIMARY KEY,
     process INTEGER NOT NULL REFERENCES process,

@@ -53,7 +53,7 @@ impl Budget {
     pub fn new(wishes: Wishes) -> Budget {
         let first_burst = if wishes.budget.is_some() { FIRST_BURST } else { USUAL_BURST };
         let setting = Setting {
-            rate_hz: wishes.rate_hz.unwrap_or(USUAL_RATE_HZ),
+            rate_hz: wishes.rate_hz.unwrap_or(wishes.budget.map_or(USUAL_RATE_HZ, first_rate_hz)),
             burst_checks: wishes.burst_checks.unwrap_or(first_burst),
         };
         Budget { wishes, setting, last: (Cost::default(), 0.0), tick_price: None, check_price: None }
@@ -79,10 +79,17 @@ impl Budget {
             Some(fixed) => f64::from(fixed),
             None => affordable.clamp(SHORT_BURST, f64::from(USUAL_BURST)),
         };
-        let rate = (allowance / (tick + burst * check)).clamp(LEAST_RATE_HZ, usual_rate);
+        let least_rate = LEAST_RATE_HZ.min(first_rate_hz(budget) / 10.0).min(usual_rate);
+        let rate = (allowance / (tick + burst * check)).clamp(least_rate, usual_rate);
         self.setting = Setting { rate_hz: rate, burst_checks: burst as u32 };
         self.setting
     }
+}
+
+/// Ticks per second before prices are known: as many as a small budget can bear if they are expensive.
+fn first_rate_hz(budget: f64) -> f64 {
+    const EXPENSIVE_TICK_SECONDS: f64 = 50e-6;
+    (budget / EXPENSIVE_TICK_SECONDS).clamp(1.0, USUAL_RATE_HZ)
 }
 
 fn learn(price: &mut Option<f64>, spent: f64, n: f64) {

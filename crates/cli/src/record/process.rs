@@ -28,6 +28,8 @@ pub struct Watched {
     cluster_lows: Vec<u64>,
     /// Ticks in code that has no copy yet, by the module's base; 0: no known module.
     pub wanted: BTreeMap<u64, u64>,
+    /// Where bursts ended before their time, and why.
+    pub departures: BTreeMap<(EndReason, u64), u64>,
     threads: ThreadFilter,
     trace: Vec<u8>,
     n_traced: u64,
@@ -73,6 +75,7 @@ impl Watched {
             edges: EdgeCounter::new(),
             checked: Vec::new(),
             wanted: BTreeMap::new(),
+            departures: BTreeMap::new(),
             threads: ThreadFilter::new(threads),
             trace: Vec::new(),
             n_traced: 0,
@@ -148,6 +151,9 @@ impl Watched {
             cycles: if end_reason == EndReason::Died { 0 } else { spent },
         };
         recording.burst(self.address(header.registers[RIP]), end_reason_name(end_reason), counts);
+        if end_reason != EndReason::Full {
+            *self.departures.entry((end_reason, header.end_pc)).or_default() += 1;
+        }
         self.edges.add(sample.records);
         if wanted.checks_traces {
             let blocks: Vec<u64> = sample.records.iter().map(|&record| self.block_address(record)).collect();
@@ -159,10 +165,11 @@ impl Watched {
         }
     }
 
-    /// Kept samples are a start address, the number of records, and the records, all little-endian.
+    /// Kept samples are the start address, the number of records, the checks to skip by the policy, and the records, all little-endian.
     fn keep(&mut self, sample: &SampleRef<'_>, recording: &mut Recording) {
         self.trace.extend_from_slice(&sample.header.registers[RIP].to_le_bytes());
-        self.trace.extend_from_slice(&(sample.records.len() as u64).to_le_bytes());
+        self.trace.extend_from_slice(&(sample.records.len() as u32).to_le_bytes());
+        self.trace.extend_from_slice(&sample.header.checks_to_skip.to_le_bytes());
         self.trace.extend(sample.records.iter().flat_map(|record| record.to_le_bytes()));
         self.n_traced += 1;
         if self.trace.len() >= TRACE_BYTES {
@@ -187,6 +194,21 @@ impl Watched {
         if !self.trace.is_empty() {
             self.hand_on_trace(recording);
         }
+    }
+
+    /// The places where most bursts ended early, in words.
+    pub fn named_departures(&self) -> impl Iterator<Item = (String, u64)> {
+        self.departures.iter().map(|(&(reason, pc), &n)| {
+            let module = self.modules.iter().find(|module| module.contains(pc));
+            let place = match module {
+                Some(module) => {
+                    let name = module.mapped.path.file_name().unwrap_or_default().to_string_lossy();
+                    format!("{name}+{:#x}", pc.wrapping_sub(module.mapped.bias))
+                }
+                None => format!("{pc:#x}"),
+            };
+            (format!("{} at {place}", end_reason_name(reason)), n)
+        })
     }
 
     fn block_address(&self, record: u32) -> u64 {

@@ -74,6 +74,8 @@ pub struct Totals {
     pub bad_streams: u64,
     pub cpu_ns: u64,
     pub n_placed: u64,
+    /// Where bursts ended early.
+    pub departures: std::collections::BTreeMap<String, u64>,
     /// Modules without a copy, with the reason.
     pub problems: std::collections::BTreeMap<String, u64>,
 }
@@ -407,6 +409,9 @@ impl<'a> Session<'a> {
         self.drain_one(watched, true);
         watched.hand_on(&mut self.recording);
         let counters = watched.process.counters();
+        for (place, n) in watched.named_departures() {
+            *self.counters.departures.entry(place).or_default() += n;
+        }
         self.counters.lost_ticks += counters.lost_ticks;
         self.counters.ticks_in_burst += counters.ticks_in_burst;
         self.counters.foreign_ticks += u64::from(counters.foreign_ticks);

@@ -159,6 +159,9 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
         if !others.is_empty() {
             line("", format!("others ended by: {}", others.join(", ")));
         }
+        for (place, n) in frequent_departures(session) {
+            line("", format!("{n} {place}"));
+        }
     }
     if tally.yields().n_tries > 0 {
         let after =
@@ -229,6 +232,17 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
     }
     line("profile", session.recording.path().display().to_string());
     out
+}
+
+/// Places where a noticeable part of all bursts ended early, the most frequent first.
+fn frequent_departures<'a>(session: &'a Session<'_>) -> Vec<(&'a str, u64)> {
+    const MOST: usize = 3;
+    const PART: u64 = 50;
+    let all = session.counters.departures.iter().map(|(place, &n)| (place.as_str(), n));
+    let mut frequent: Vec<_> = all.filter(|&(_, n)| n * PART >= session.tally.n_bursts && n > 1).collect();
+    frequent.sort_by_key(|&(place, n)| (std::cmp::Reverse(n), place));
+    frequent.truncate(MOST);
+    frequent
 }
 
 struct Shares {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::hash::{Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,15 +76,13 @@ impl Translator {
 
     fn make(&self, key: &FileKey) -> Result<Translation> {
         let started = Instant::now();
-        let metadata = fs::metadata(&key.path)?;
-        if (metadata.dev(), metadata.ino()) != (key.device, key.inode) {
-            bail!("the file on disk is not the one that was loaded");
-        }
-        let bytes = fs::read(&key.path)?;
+        let Source { bytes, modified } = Source::read(key)?;
         let image = Image::parse(&bytes)?;
         let build_id = image.build_id().map(BuildId::to_string);
-        let cached_at =
-            self.cache.as_ref().map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), &metadata)));
+        let cached_at = self
+            .cache
+            .as_ref()
+            .map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), bytes.len(), modified)));
         let unwind = UnwindSections::of(&image);
         let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
         if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
@@ -113,20 +111,20 @@ impl Translator {
         if !self.keeps_flow || translation.blocks.get().is_some() {
             return;
         }
-        let Ok(bytes) = fs::read(&key.path) else { return };
-        let Ok(image) = Image::parse(&bytes) else { return };
+        let Ok(source) = Source::read(key) else { return };
+        let Ok(image) = Image::parse(&source.bytes) else { return };
         let flow = flow::analyze(&image, &Threads(self.n_threads));
         translation.blocks.get_or_init(|| Arc::new(BlockIndex::new(Arc::new(flow))));
     }
 
-    fn cache_name(&self, key: &FileKey, build_id: Option<&str>, metadata: &fs::Metadata) -> String {
+    fn cache_name(&self, key: &FileKey, build_id: Option<&str>, len: usize, modified: (i64, i64)) -> String {
         let mut hasher = std::hash::DefaultHasher::new();
         match build_id {
             Some(id) => id.hash(&mut hasher),
-            None => (&key.path, metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher),
+            None => (&key.path, modified).hash(&mut hasher),
         }
         // The same build-id with another size is another file, whatever it claims.
-        (metadata.len(), key.cluster, self.probe as u8, own_identity()).hash(&mut hasher);
+        (len, key.cluster, self.probe as u8, own_identity()).hash(&mut hasher);
         let name = key.path.file_name().unwrap_or_default().to_string_lossy();
         format!("{name}-{:016x}.copy", hasher.finish())
     }
@@ -142,6 +140,38 @@ impl Translator {
         });
         ready.collect()
     }
+}
+
+/// The bytes of a module.
+struct Source {
+    bytes: Vec<u8>,
+    /// When the file was last changed; nothing for code without a file.
+    modified: (i64, i64),
+}
+
+impl Source {
+    fn read(key: &FileKey) -> Result<Source> {
+        if key.path.as_os_str() == attach::VDSO {
+            return Ok(Source { bytes: kernel_code()?, modified: (0, 0) });
+        }
+        let metadata = fs::metadata(&key.path)?;
+        if (metadata.dev(), metadata.ino()) != (key.device, key.inode) {
+            bail!("the file on disk is not the one that was loaded");
+        }
+        Ok(Source { bytes: fs::read(&key.path)?, modified: (metadata.mtime(), metadata.mtime_nsec()) })
+    }
+}
+
+/// The code that the kernel maps into every process: the same in this one as in any other.
+fn kernel_code() -> Result<Vec<u8>> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let line = maps.lines().find(|line| line.ends_with(attach::VDSO)).context("the kernel provides no code here")?;
+    let range =
+        line.split_whitespace().next().and_then(|range| range.split_once('-')).context("a range of addresses")?;
+    let [start, end] = [u64::from_str_radix(range.0, 16)?, u64::from_str_radix(range.1, 16)?];
+    let mut bytes = vec![0; usize::try_from(end.saturating_sub(start))?];
+    fs::File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
+    Ok(bytes)
 }
 
 /// Tells one build of strobe from another.
