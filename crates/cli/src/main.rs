@@ -15,6 +15,7 @@ mod input;
 mod inspect;
 mod listing;
 mod module;
+mod numbers;
 mod progress;
 mod props;
 mod record;

@@ -94,6 +94,18 @@ pub enum BenchJob {
         #[arg(long, default_value = "2")]
         threads: NonZeroUsize,
     },
+    /// Speed of translating gcc's cc1 into an instrumented copy, on one thread.
+    Emit {
+        /// Number of rounds.
+        #[arg(long, default_value = "3")]
+        rounds: NonZeroUsize,
+    },
+    /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (2 minutes).
+    Units {
+        /// Directory of scripts and profiles.
+        #[arg(long, value_name = "DIR", default_value = "target/units")]
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

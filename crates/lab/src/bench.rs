@@ -149,6 +149,33 @@ pub fn analysis(rounds: NonZeroUsize, threads: NonZeroUsize) -> anyhow::Result<S
     ))
 }
 
+/// Speed of translating `cc1` into an instrumented copy, on one thread, after the analysis.
+pub fn emit(rounds: NonZeroUsize) -> anyhow::Result<Table> {
+    let bytes = fs::read(LARGE).with_context(|| LARGE.to_owned())?;
+    let image = Image::parse(&bytes)?;
+    let flow = flow::analyze(&image, &Threads::available());
+    let mut table = Table::new(&["round", "translate", "instructions per second", "copy", "place"]);
+    for round in 1..=rounds.get() {
+        let options = emit::Options { cluster: 0, probe: emit::Probe::Trace };
+        let started = Instant::now();
+        let copy = emit::translate(&image, &flow, options, &flow::Sequential);
+        let translate = started.elapsed();
+        let base = emit::image_base(&image).0;
+        let started = Instant::now();
+        let placed = copy.place(&emit::Position { module_base: base, copy: base + (1 << 30), cluster_lo: base })?;
+        let place = started.elapsed();
+        let rate = copy.statistics().instructions as f64 / translate.as_secs_f64();
+        table.row([
+            round.to_string(),
+            format!("{:.3} s", translate.as_secs_f64()),
+            format!("{:.2} M", rate / 1e6),
+            format!("{} MiB", placed.len() >> 20),
+            format!("{:.3} s", place.as_secs_f64()),
+        ]);
+    }
+    Ok(table)
+}
+
 /// What running a process took.
 #[derive(Clone, Copy, Debug)]
 struct Cost {

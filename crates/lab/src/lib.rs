@@ -6,6 +6,7 @@
 //! - [`bench`]: speed and memory.
 //! - [`fuzz`]: damaged files.
 //! - [`transparency`]: what programs put out with and without recording.
+//! - [`units`]: what recording costs, by short units of work.
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -18,3 +19,4 @@ pub mod oracle;
 pub mod table;
 pub mod threads;
 pub mod transparency;
+pub mod units;

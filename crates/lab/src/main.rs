@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
-use lab::{bench, complete, corpus, fuzz, oracle, transparency};
+use lab::{bench, complete, corpus, fuzz, oracle, transparency, units};
 
 use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job};
 
@@ -61,6 +61,10 @@ fn run(job: Job) -> anyhow::Result<bool> {
             Ok(outcomes.iter().all(transparency::Outcome::holds))
         }
         Job::Bench(BenchJob::Analysis { rounds, threads }) => show(bench::analysis(rounds, threads)?).map(|()| true),
+        Job::Bench(BenchJob::Emit { rounds }) => show(bench::emit(rounds)?).map(|()| true),
+        Job::Bench(BenchJob::Units { dir }) => {
+            show(units::measure(&transparency::strobe_program()?, &dir)?).map(|()| true)
+        }
         Job::BenchProbe { path, threads } => show(bench::probe(&path, Threads(threads))?.to_line()).map(|()| true),
         Job::Fuzz(arguments) => fuzz_job(arguments),
         Job::FuzzWorker { base_dir, seed, from, to, step } => {

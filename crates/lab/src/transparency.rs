@@ -183,7 +183,7 @@ fn steady(program: &str, content: Vec<u8>) -> Vec<u8> {
 }
 
 /// The `strobe` that was built beside this program.
-fn strobe_program() -> anyhow::Result<PathBuf> {
+pub fn strobe_program() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let program = own.with_file_name("strobe");
     if !program.exists() {

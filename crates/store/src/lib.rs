@@ -10,7 +10,7 @@ mod reading;
 mod recording;
 
 pub use error::Error;
-pub use reading::facts;
+pub use reading::{count, facts};
 pub use recording::{Address, BurstCounts, ModuleId, ProcessId, Recording, TickKey};
 
 /// Version of the schema, kept in the file as `PRAGMA user_version`.

@@ -16,6 +16,13 @@ pub fn facts(path: &Path) -> Result<BTreeMap<String, String>, Error> {
     rows.collect::<rusqlite::Result<_>>().map_err(database)
 }
 
+/// The number that a query of one row and one column yields; nothing counts as 0.
+pub fn count(path: &Path, sql: &str) -> Result<u64, Error> {
+    let database = |cause| Error::Database { path: path.to_owned(), cause };
+    let number: Option<i64> = open(path)?.query_row(sql, [], |row| row.get(0)).map_err(database)?;
+    Ok(number.unwrap_or(0).unsigned_abs())
+}
+
 /// Opens a profile of this version.
 fn open(path: &Path) -> Result<Connection, Error> {
     let database = |cause| Error::Database { path: path.to_owned(), cause };

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::numbers::thousands;
 use crate::record::session::Session;
 use crate::record::tally::{Cost, Yields};
 
@@ -127,7 +128,7 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
         "ticks",
         format!(
             "{} at {:.1} per CPU second (asked {:.1}, {}); {} merged, {} lost",
-            grouped(tally.n_samples),
+            thousands(tally.n_samples),
             attained_rate(session, cpu),
             ending.asked_rate_hz,
             ending.tick_source,
@@ -144,7 +145,7 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
             "bursts",
             format!(
                 "{}, mean length {:.0} checks and {:.0} blocks; {} % full length",
-                grouped(tally.n_bursts),
+                thousands(tally.n_bursts),
                 tally.n_checks as f64 / n,
                 tally.n_records as f64 / n,
                 percent(tally.n_full_bursts, tally.n_bursts)
@@ -202,8 +203,8 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
             "{} translated ({} from the cache): {} functions, {} instructions",
             modules.n_translated,
             modules.n_from_cache,
-            grouped(modules.n_functions),
-            grouped(modules.n_instructions)
+            thousands(modules.n_functions),
+            thousands(modules.n_instructions)
         ),
     );
     for (problem, n) in &session.counters.problems {
@@ -219,8 +220,8 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
             "checked",
             format!(
                 "{} blocks of {} bursts: {} false steps, {} in unknown code, {} past calls",
-                grouped(findings.n_blocks),
-                grouped(findings.n_bursts),
+                thousands(findings.n_blocks),
+                thousands(findings.n_bursts),
                 findings.n_false,
                 findings.n_unknown,
                 findings.n_nonlocal
@@ -300,12 +301,4 @@ fn rate(share: Option<f64>) -> String {
 
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1}", 100.0 * part as f64 / whole as f64) }
-}
-
-/// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|chunk| std::str::from_utf8(chunk).unwrap_or("")).collect();
-    groups.join(",")
 }

@@ -1,7 +1,8 @@
 //! Programs must not notice that they are recorded: same output, same exit status, same files, no hang.
 //!
 //! Each program in `tests/programs` checks itself and prints only what is the same in every run. It runs twice alone,
-//! which proves that, and then under `strobe record` at three settings; all five runs must agree byte for byte.
+//! which proves that, and then under `strobe record` at three settings; all five runs must agree byte for byte. What is recorded must be
+//! true (`traces`).
 //!
 //! * `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each).
 //! * `STROBE_RECORD_BIN=FILE` is run instead of the `strobe` under test. A program that drops everything up to `--` and
@@ -15,3 +16,4 @@ mod process;
 mod programs;
 mod recorder;
 mod selftest;
+mod traces;
