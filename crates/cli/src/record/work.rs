@@ -1,7 +1,7 @@
 //! Translating in the background: a queue of modules of processes, the most wanted first.
 
 use std::collections::HashMap;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -51,10 +51,21 @@ impl Work {
     pub fn start(translator: Arc<Translator>, done: Sender<Done>) -> Work {
         let shared = Arc::new(Shared::default());
         let for_worker = Arc::clone(&shared);
+        let (send_placed, placed) = channel::<(FileKey, Done)>();
+        let for_indexer = Arc::clone(&translator);
+        // Control flow for checking traces may take its time; the next module should not wait for it.
+        std::thread::spawn(move || {
+            for (key, each) in placed {
+                if let Ok((translation, _)) = &each.result {
+                    for_indexer.index_blocks(&key, translation);
+                }
+                let _ = done.send(each);
+            }
+        });
         let worker = std::thread::spawn(move || {
             while let Some(job) = for_worker.next() {
                 let result = perform(&translator, &job);
-                let _ = done.send(Done { pid: job.process.pid(), base: job.module.base, result });
+                let _ = send_placed.send((job.key, Done { pid: job.process.pid(), base: job.module.base, result }));
                 for_worker.queue.lock().unwrap_or_else(PoisonError::into_inner).is_busy = false;
             }
         });
@@ -123,6 +134,5 @@ impl Shared {
 fn perform(translator: &Translator, job: &Job) -> Result<(Arc<Translation>, Placed), String> {
     let translation = translator.get(&job.key)?;
     let placed = job.process.place(&job.module, &translation.copy).map_err(|error| error.to_string())?;
-    translator.index_blocks(&job.key, &translation);
     Ok((translation, placed))
 }

@@ -69,11 +69,12 @@ impl Running {
         }
         fs::create_dir_all(folder.join("files")).expect("a writable folder");
         let create = |name: &str| File::create(folder.join(name)).expect("a writable folder");
-        let (program, arguments) = command_line.split_first().expect("a program");
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(folder.join("files")).env("PWD", folder.join("files")).process_group(0);
+        // Whoever runs the tests may have signals ignored, as shells do for commands in the background.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT,TERM,PIPE", "--"]).args(command_line);
+        command.current_dir(folder.join("files")).env("PWD", folder.join("files")).process_group(0);
         command.stdin(Stdio::null()).stdout(create("stdout")).stderr(create("stderr"));
-        let child = command.spawn().unwrap_or_else(|error| panic!("{program}: {error}"));
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command_line:?}: {error}"));
         Running { child, folder: folder.to_owned(), deadline: Instant::now() + limit, has_ended: false }
     }
 

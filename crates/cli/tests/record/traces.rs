@@ -28,18 +28,18 @@ fn number(facts: &BTreeMap<String, String>, name: &str) -> u64 {
     facts.get(name).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name} in {facts:?}"))
 }
 
-/// A script that keeps an interpreter busy for a second or two, in many different places.
-const SCRIPT: &str = "my %h; for my $i (1..1200000) { my $k = substr(sprintf('%x', $i * 2654435761 % 4294967296), 0, 3); $h{$k} += length $k } \
-     print join ',', map { \"$_$h{$_}\" } sort { $h{$a} <=> $h{$b} || $a cmp $b } keys %h;";
+/// A script that keeps an interpreter busy in many different places, for 3 seconds of CPU time: long enough for
+/// translating and analysing to get done beside it.
+const SCRIPT: &str = "my %h; while ((times)[0] < 3) { for my $i (1..20000) { my $k = substr(sprintf('%x', $i * 2654435761 % 4294967296), 0, 3); \
+     $h{$k} += length $k } } print join ',', map { \"$_$h{$_}\" } sort { $h{$a} <=> $h{$b} || $a cmp $b } keys %h;";
 
 #[test]
 fn every_step_is_true() {
     for options in [&["--rate", "1000", "--burst", "2000"][..], &["--rate", "3000", "--burst", "64"]] {
-        // The first run translates, the second finds most of it in the cache.
-        let _ = verified(options, &["perl", "-e", SCRIPT]);
         let (_folder, facts) = verified(options, &["perl", "-e", SCRIPT]);
         assert_eq!(number(&facts, "false_steps"), 0, "{facts:?}");
-        assert!(number(&facts, "checked_blocks") > 100_000, "{facts:?}");
+        let checked = number(&facts, "checked_blocks").saturating_sub(number(&facts, "unknown_steps"));
+        assert!(checked > 10_000, "{facts:?}");
     }
 }
 
