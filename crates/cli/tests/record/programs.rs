@@ -1,7 +1,7 @@
 //! The table of programs. Each line is a test.
 
 use crate::build::{Library, Program};
-use crate::recorder::expect_transparent;
+use crate::recorder::{SETTINGS, expect_transparent, expect_transparent_at};
 
 macro_rules! programs {
     ($($name:ident: $program:expr;)*) => {
@@ -14,12 +14,18 @@ macro_rules! programs {
     };
 }
 
+/// Ticks of perf events, which the high rates need, cannot be held off while the program has their signal blocked.
+#[test]
+fn masks_with_the_tick_signal() {
+    expect_transparent_at(&Program::new("masks.c").build(), &SETTINGS[..1]);
+}
+
 programs! {
     // Signals.
     signals: Program::new("signals.c");
     signals_at_fixed_address: Program::new("signals.c").flags(&["-no-pie"]);
     signals_unoptimized: Program::new("signals.c").flags(&["-O0"]);
-    masks: Program::new("masks.c");
+    masks: Program::new("masks.c").arguments(&["others"]);
     altstack: Program::new("altstack.c");
     siglongjmp: Program::new("siglongjmp.c");
     faults: Program::new("faults.c");

@@ -13,12 +13,18 @@ pub const SETTINGS: [&[&str]; 3] = [&[], &["--rate", "2000", "--burst", "10000"]
 /// A run that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Two runs alone, one at each setting: all the same.
+/// Two runs alone, one at each of all settings: all the same.
 #[track_caller]
 pub fn expect_transparent(executable: &Executable) {
+    expect_transparent_at(executable, &SETTINGS);
+}
+
+/// Two runs alone, one at each setting: all the same.
+#[track_caller]
+pub fn expect_transparent_at(executable: &Executable, settings: &[&[&str]]) {
     let native = run_native(executable);
     expect_same("a second run alone", &native, &run_native(executable));
-    for settings in SETTINGS {
+    for settings in settings {
         let what = format!("strobe record {}", settings.join(" "));
         let recorded = finish(&what, start_recorded(executable, settings));
         expect_same(&what, &native, &recorded);
