@@ -52,7 +52,7 @@ fn death_by_signal_reads_as_in_a_shell() {
 
 #[test]
 fn hang_is_killed_with_its_children() {
-    let (_folder, mut running) = shell("sleep 1000 & echo $! > child; wait", Duration::from_secs(1));
+    let (_folder, mut running) = shell("sleep 1000 & echo $! > part; mv part child; wait", Duration::from_secs(4));
     let child = running.wait_for_file("child").expect("a child");
     let hang = running.wait().expect_err("a hang");
     assert!(hang.report.contains("sleep"), "{}", hang.report);
