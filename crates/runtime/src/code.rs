@@ -3,12 +3,10 @@
 //! Copies are made from the files. A program that makes code of a file writable is about to change it, and then copies of it are wrong, so
 //! that nothing of this process is recorded any more. Code that never came from a file has no copies and does not matter.
 
-use core::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::session::{self, Session};
 use crate::{real, unload};
-
-static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// `mprotect` for the program.
 ///
@@ -21,7 +19,6 @@ pub unsafe extern "C" fn mprotect(address: u64, len: u64, protection: i32) -> i3
     if protection & WRITE != 0
         && let Some(session) = session::attached()
         && holds_copied_code(session, address, address.saturating_add(len))
-        && !IS_STOPPED.swap(true, Relaxed)
     {
         unload::stop_for_good(session);
     }

@@ -8,7 +8,9 @@
 //! `unloads_pending` holds a different number each time that it is set. Whoever clears it has to name the number, so that
 //! nobody clears an announcement that came after it looked.
 
-use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
+};
 
 use wire::control::Control;
 use wire::thread::{MAX_THREADS, thread_state};
@@ -22,8 +24,14 @@ static RUNNING: AtomicU32 = AtomicU32::new(0);
 /// The last number announced.
 static ANNOUNCED: AtomicU32 = AtomicU32::new(0);
 
+/// The program changes its own code; children that it forks have the changes, too.
+static IS_STOPPED: AtomicBool = AtomicBool::new(false);
+
 /// Whether bursts must not start. Clears the announcement when the agent has done its part.
 pub fn is_pending(control: &Control) -> bool {
+    if IS_STOPPED.load(Relaxed) {
+        return true;
+    }
     let announced = control.unloads_pending.load(Acquire);
     if announced == 0 {
         return false;
@@ -59,9 +67,10 @@ pub unsafe extern "C" fn dlclose(handle: u64) -> i32 {
 
 /// Lets no burst start any more, and waits for those that run.
 pub fn stop_for_good(session: Session) {
-    RUNNING.fetch_add(1, SeqCst);
-    announce(session.control);
-    wait_for_bursts(session);
+    if !IS_STOPPED.swap(true, SeqCst) {
+        announce(session.control);
+        wait_for_bursts(session);
+    }
 }
 
 fn announce(control: &Control) {

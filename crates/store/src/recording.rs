@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
 use crate::{APPLICATION_ID, Error, SCHEMA_VERSION};
 
@@ -55,6 +55,12 @@ pub struct BurstCounts {
 pub struct Recording {
     path: PathBuf,
     connection: Connection,
+    n_processes: i64,
+    processes: Vec<(i64, u32, Option<u32>, String)>,
+    modules: HashMap<String, i64>,
+    new_modules: Vec<(i64, String)>,
+    build_ids: Vec<(ModuleId, String)>,
+    mappings: Vec<(ProcessId, ModuleId, u64)>,
     contexts: HashMap<(i64, Address), i64>,
     new_contexts: Vec<(i64, i64, Address)>,
     ticks: HashMap<(TickKey, i64), u64>,
@@ -85,6 +91,12 @@ impl Recording {
         Ok(Recording {
             path: path.to_owned(),
             connection,
+            n_processes: 0,
+            processes: Vec::new(),
+            modules: HashMap::new(),
+            new_modules: Vec::new(),
+            build_ids: Vec::new(),
+            mappings: Vec::new(),
             contexts: HashMap::new(),
             new_contexts: Vec::new(),
             ticks: HashMap::new(),
@@ -107,33 +119,31 @@ impl Recording {
     }
 
     /// Adds a process.
-    pub fn process(&mut self, pid: u32, parent_pid: Option<u32>, command: &str) -> Result<ProcessId, Error> {
-        let insert = "INSERT INTO process (pid, parent_pid, command) VALUES (?, ?, ?)";
-        self.run(|db| db.execute(insert, params![pid, parent_pid, command]))?;
-        Ok(ProcessId(self.connection.last_insert_rowid()))
+    pub fn process(&mut self, pid: u32, parent_pid: Option<u32>, command: &str) -> ProcessId {
+        self.n_processes += 1;
+        self.processes.push((self.n_processes, pid, parent_pid, command.to_owned()));
+        ProcessId(self.n_processes)
     }
 
     /// Adds a module, or finds it.
-    pub fn module(&mut self, path: &str) -> Result<ModuleId, Error> {
-        let find = "SELECT id FROM module WHERE path = ?";
-        let found = self.run(|db| db.query_row(find, params![path], |row| row.get(0)).optional())?;
-        if let Some(id) = found {
-            return Ok(ModuleId(id));
+    pub fn module(&mut self, path: &str) -> ModuleId {
+        if let Some(&id) = self.modules.get(path) {
+            return ModuleId(id);
         }
-        self.run(|db| db.execute("INSERT INTO module (path) VALUES (?)", params![path]))?;
-        Ok(ModuleId(self.connection.last_insert_rowid()))
+        let id = self.modules.len() as i64 + 1;
+        self.modules.insert(path.to_owned(), id);
+        self.new_modules.push((id, path.to_owned()));
+        ModuleId(id)
     }
 
     /// States the build-id of a module.
-    pub fn build_id(&mut self, module: ModuleId, build_id: &str) -> Result<(), Error> {
-        let update = "UPDATE module SET build_id = ? WHERE id = ?";
-        self.run(|db| db.execute(update, params![build_id, module.0])).map(drop)
+    pub fn build_id(&mut self, module: ModuleId, build_id: &str) {
+        self.build_ids.push((module, build_id.to_owned()));
     }
 
     /// States where a module is loaded.
-    pub fn mapping(&mut self, process: ProcessId, module: ModuleId, bias: u64) -> Result<(), Error> {
-        let insert = "INSERT OR IGNORE INTO mapping VALUES (?, ?, ?)";
-        self.run(|db| db.execute(insert, params![process.0, module.0, bias as i64])).map(drop)
+    pub fn mapping(&mut self, process: ProcessId, module: ModuleId, bias: u64) {
+        self.mappings.push((process, module, bias));
     }
 
     /// Counts a tick whose stack is `frames`, innermost first.
@@ -178,6 +188,22 @@ impl Recording {
             for (name, value) in &self.facts {
                 statement.execute(params![name, value])?;
             }
+            let mut statement = db.prepare_cached("INSERT INTO process VALUES (?, ?, ?, ?)")?;
+            for (id, pid, parent_pid, command) in &self.processes {
+                statement.execute(params![id, pid, parent_pid, command])?;
+            }
+            let mut statement = db.prepare_cached("INSERT INTO module (id, path) VALUES (?, ?)")?;
+            for (id, path) in &self.new_modules {
+                statement.execute(params![id, path])?;
+            }
+            let mut statement = db.prepare_cached("UPDATE module SET build_id = ? WHERE id = ?")?;
+            for (module, build_id) in &self.build_ids {
+                statement.execute(params![build_id, module.0])?;
+            }
+            let mut statement = db.prepare_cached("INSERT OR IGNORE INTO mapping VALUES (?, ?, ?)")?;
+            for (process, module, bias) in &self.mappings {
+                statement.execute(params![process.0, module.0, *bias as i64])?;
+            }
             let mut statement = db.prepare_cached("INSERT INTO context VALUES (?, ?, ?, ?)")?;
             for (id, parent, frame) in &self.new_contexts {
                 statement.execute(params![id, parent, frame.module.map(|id| id.0), frame.address as i64])?;
@@ -221,16 +247,16 @@ impl Recording {
         };
         write(&transaction).and_then(|()| transaction.commit()).map_err(database)?;
         self.facts.clear();
+        self.processes.clear();
+        self.new_modules.clear();
+        self.build_ids.clear();
+        self.mappings.clear();
         self.new_contexts.clear();
         self.ticks.clear();
         self.bursts.clear();
         self.edges.clear();
         self.traces.clear();
         Ok(())
-    }
-
-    fn run<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
-        work(&self.connection).map_err(|cause| Error::Database { path: self.path.clone(), cause })
     }
 }
 

@@ -7,11 +7,11 @@ fn counts_add_up_over_flushes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.strobe");
     let mut recording = Recording::create(&path).unwrap();
-    let process = recording.process(7, None, "a b").unwrap();
-    let module = recording.module("/bin/a").unwrap();
-    recording.build_id(module, "ab12").unwrap();
-    assert_eq!(recording.module("/bin/a").unwrap(), module);
-    recording.mapping(process, module, 0x1000).unwrap();
+    let process = recording.process(7, None, "a b");
+    let module = recording.module("/bin/a");
+    recording.build_id(module, "ab12");
+    assert_eq!(recording.module("/bin/a"), module);
+    recording.mapping(process, module, 0x1000);
     let at = |address| Address { module: Some(module), address };
     for _ in 0..3 {
         let key = TickKey { process, tid: 7, outcome: "burst" };

@@ -97,7 +97,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         warn(warning);
     }
     let exit = attend(props, &mut session, &mut target, &requests)?;
-    session.finish()?;
+    session.finish();
     conclude(
         props,
         session,
@@ -131,7 +131,7 @@ fn attend(
         if told_to_end.is_some_and(|since| since.elapsed() > PATIENCE) {
             return Ok(None);
         }
-        let has_samples = session.step()?;
+        let has_samples = session.step();
         nap = if has_samples { SHORTEST_NAP.max(nap / 2) } else { (nap * 2).min(LONGEST_NAP) };
         progress.show(session);
         target.wait_for(nap);

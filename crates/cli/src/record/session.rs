@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use attach::{Joined, Listener, MappedModule, Process, Settings};
 use store::Recording;
 use wire::control::TickSource;
@@ -164,13 +163,13 @@ impl<'a> Session<'a> {
     }
 
     /// One round. Returns whether there was anything to drain.
-    pub fn step(&mut self) -> Result<bool> {
+    pub fn step(&mut self) -> bool {
         self.keep_time();
-        self.take_in()?;
-        self.take_translations()?;
+        self.take_in();
+        self.take_translations();
         let before = self.tally.n_samples;
         self.drain();
-        self.rescan()?;
+        self.rescan();
         if self.last_adjust.elapsed() >= ADJUST_EVERY {
             self.last_adjust = Instant::now();
             self.adjust();
@@ -178,13 +177,13 @@ impl<'a> Session<'a> {
         if self.last_flush.elapsed() >= FLUSH_EVERY {
             self.flush();
         }
-        Ok(self.tally.n_samples > before)
+        self.tally.n_samples > before
     }
 
     /// The program has ended: takes what is left and writes everything.
-    pub fn finish(&mut self) -> Result<()> {
-        self.take_in()?;
-        self.take_translations()?;
+    pub fn finish(&mut self) {
+        self.take_in();
+        self.take_translations();
         for watched in &self.processes {
             watched.process.stop();
         }
@@ -195,7 +194,6 @@ impl<'a> Session<'a> {
         self.processes = processes;
         self.set_enabled(false);
         self.flush();
-        Ok(())
     }
 
     pub fn cost(&self) -> Cost {
@@ -242,20 +240,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn take_in(&mut self) -> Result<()> {
+    fn take_in(&mut self) {
         while let Ok(joined) = self.joined.try_recv() {
             match joined {
-                Joined::Process(process) => self.take_in_one(Arc::new(*process))?,
+                Joined::Process(process) => self.take_in_one(Arc::new(*process)),
                 Joined::Refused { pid, error } => {
                     *self.counters.problems.entry(format!("process {pid}: {error}")).or_default() += 1;
                 }
                 _ => {}
             }
         }
-        Ok(())
     }
 
-    fn take_in_one(&mut self, process: Arc<Process>) -> Result<()> {
+    fn take_in_one(&mut self, process: Arc<Process>) {
         // The same process with a new program.
         while let Some(index) = self.processes.iter().position(|watched| watched.process.pid() == process.pid()) {
             let mut replaced = self.processes.remove(index);
@@ -264,7 +261,7 @@ impl<'a> Session<'a> {
         }
         let command = std::fs::read(format!("/proc/{}/cmdline", process.pid())).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
-        let id = self.recording.process(process.pid(), process.parent(), &command)?;
+        let id = self.recording.process(process.pid(), process.parent(), &command);
         process.set_enabled(self.is_enabled);
         let setting = self.budget.setting();
         process.set_interval_ns(interval_ns(setting.rate_hz));
@@ -278,39 +275,37 @@ impl<'a> Session<'a> {
             }
         }
         if let Some(parent) = process.parent() {
-            self.inherit(&mut watched, parent)?;
+            self.inherit(&mut watched, parent);
         }
-        self.scan(&mut watched)?;
+        self.scan(&mut watched);
         self.processes.push(watched);
-        Ok(())
     }
 
     /// A forked child runs its parent's copies.
-    fn inherit(&mut self, child: &mut Watched, parent: u32) -> Result<()> {
-        let Some(parent) = self.processes.iter().find(|watched| watched.process.pid() == parent) else { return Ok(()) };
+    fn inherit(&mut self, child: &mut Watched, parent: u32) {
+        let Some(parent) = self.processes.iter().find(|watched| watched.process.pid() == parent) else { return };
         for module in &parent.modules {
-            self.recording.mapping(child.id, module.id, module.mapped.bias)?;
+            self.recording.mapping(child.id, module.id, module.mapped.bias);
             let mapped = module.mapped.clone();
             child.modules.push(Module { mapped, id: module.id, translation: None, placed: None, problem: None });
             if let Some(translation) = &module.translation {
                 child.add_translation(module.mapped.base, translation, module.placed);
             }
         }
-        Ok(())
     }
 
     /// Looks for modules that have come.
-    fn scan(&mut self, watched: &mut Watched) -> Result<()> {
+    fn scan(&mut self, watched: &mut Watched) {
         watched.last_scan = Instant::now();
-        let Ok(mapped) = watched.process.modules() else { return Ok(()) };
+        let Ok(mapped) = watched.process.modules() else { return };
         for module in mapped {
             if watched.modules.iter().any(|known| known.mapped.is_same_as(&module)) {
                 continue;
             }
             watched.remove(module.base);
             let path = module.path.display().to_string();
-            let id = self.recording.module(&path)?;
-            self.recording.mapping(watched.id, id, module.bias)?;
+            let id = self.recording.module(&path);
+            self.recording.mapping(watched.id, id, module.bias);
             let problem = self.obstacle(&module);
             if let Some(problem) = &problem {
                 *self.counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
@@ -322,7 +317,6 @@ impl<'a> Session<'a> {
             }
             watched.modules.push(Module { mapped: module, id, translation: None, placed: None, problem });
         }
-        Ok(())
     }
 
     fn obstacle(&self, module: &MappedModule) -> Option<String> {
@@ -341,7 +335,7 @@ impl<'a> Session<'a> {
         is_volatile.then(|| "libc may unload it at any time".to_owned())
     }
 
-    fn take_translations(&mut self) -> Result<()> {
+    fn take_translations(&mut self) {
         while let Ok(Done { pid, base, result }) = self.done.try_recv() {
             let Some(watched) = self.processes.iter_mut().find(|watched| watched.process.pid() == pid) else {
                 continue;
@@ -354,7 +348,7 @@ impl<'a> Session<'a> {
                         continue;
                     };
                     if let Some(build_id) = &translation.build_id {
-                        self.recording.build_id(module.id, build_id)?;
+                        self.recording.build_id(module.id, build_id);
                     }
                 }
                 Err(problem) => {
@@ -366,7 +360,6 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        Ok(())
     }
 
     fn drain(&mut self) {
@@ -435,7 +428,7 @@ impl<'a> Session<'a> {
     }
 
     /// Modules come and go while a program runs.
-    fn rescan(&mut self) -> Result<()> {
+    fn rescan(&mut self) {
         let mut processes = std::mem::take(&mut self.processes);
         for watched in &mut processes {
             if watched.process.unloads_pending() {
@@ -445,17 +438,16 @@ impl<'a> Session<'a> {
                         watched.remove(base);
                     }
                 }
-                self.scan(watched)?;
+                self.scan(watched);
             }
             let has_strangers = watched.wanted.remove(&0).is_some();
             watched.wanted.clear();
             let waited = watched.last_scan.elapsed();
             if waited >= SCAN_EVERY || has_strangers && waited >= SCAN_EVERY / 10 {
-                self.scan(watched)?;
+                self.scan(watched);
             }
         }
         self.processes = processes;
-        Ok(())
     }
 
     fn adjust(&mut self) {
