@@ -140,6 +140,10 @@ impl ControlFile {
         field32!(self, stack_bytes)
     }
 
+    pub(crate) fn tick_source(&self) -> &AtomicU32 {
+        field32!(self, tick_source)
+    }
+
     pub(crate) fn stopped(&self) -> &AtomicU32 {
         field32!(self, stopped)
     }

@@ -1,11 +1,14 @@
 //! Copies and maps of the clusters of a process, and who runs them.
 //!
 //! A forked child has its parent's mappings, so both run the same copies by the same maps. An entry in a map is right only for a process that
-//! has the module there. Three rules keep that true, and all of them hold under one lock:
+//! has the module there. Four rules keep that true, and all of them hold under one lock:
 //!
 //! * A child joins only if it still has every module that has entries.
 //! * A module gets entries only if every process that runs the copies has it.
 //! * When one process unloads a module, its entries go, for all.
+//!
+//! * Code that has been changed in memory has no entries. That is looked at after the entries are written: what changes later is for
+//!   the runtime to notice.
 //!
 //! A child that has not joined yet runs no copies. A process that has replaced its program or died does not have the copies mapped any more
 //! and does not count.
@@ -104,7 +107,9 @@ impl Copies {
     /// Lets a process run these copies: writes all slots to its control file.
     pub(crate) fn share_with(&self, pid: u32, control: &Arc<ControlFile>, maps: &[Mapping]) -> Result<()> {
         let mut state = self.lock();
-        if !state.modules.iter().all(|each| !each.has_entries || is_mapped(&each.module, maps)) {
+        let changed = if state.modules.is_empty() { Vec::new() } else { maps::changed_code(pid).unwrap_or_default() };
+        let is_same = |module: &MappedModule| is_mapped(module, maps) && !overlap(&module.exec, &changed);
+        if !state.modules.iter().all(|each| !each.has_entries || is_same(&each.module)) {
             return Err(Error::DifferentModules);
         }
         for (index, each) in state.modules.iter().enumerate() {
@@ -145,6 +150,7 @@ impl Copies {
         let runs_start = room.start + room.code_bytes;
         let runs_end = runs_start + room.n_runs * size_of::<Run>() as u64;
         let in_memory = |range: Range<u64>| memory.code.words64(range).ok_or(PlaceError::Inconsistent);
+        memory.code.populate(room.start..runs_end);
         let (whole, tail) = code.as_chunks::<8>();
         let mut last = [0; 8];
         last[..tail.len()].copy_from_slice(tail);
@@ -193,6 +199,11 @@ impl Copies {
             self.clear_entries(&mut state, index);
             return Err(PlaceError::Inconsistent);
         }
+        let is_changed = |sharer: &Sharer| sharer.control.strong_count() != 0 && has_changed(&module.exec, sharer.pid);
+        if state.sharers.iter().any(is_changed) {
+            self.clear_entries(&mut state, index);
+            return Err(PlaceError::Changed);
+        }
         Ok(index)
     }
 
@@ -203,7 +214,12 @@ impl Copies {
         entries: impl Iterator<Item = (u32, u32)>,
     ) -> Option<()> {
         let bytes = self.map_range(room.cluster, module)?;
-        let map = self.memory[room.cluster].as_ref()?.map.words32(bytes)?;
+        let memory = &self.memory[room.cluster].as_ref()?.map;
+        for code in &module.exec {
+            let start = bytes.start + 4 * code.start.saturating_sub(module.base);
+            memory.populate(start..start + 4 * (code.end - code.start));
+        }
+        let map = memory.words32(bytes)?;
         let start = u32::try_from(room.start).ok()?;
         for (original, copy) in entries {
             let is_inside = u64::from(copy & !LEADER) < room.code_bytes;
@@ -267,6 +283,17 @@ impl Copies {
         Ok(gone)
     }
 
+    /// Removes the entries of code that the process has changed. Returns the indices of the slots.
+    pub(crate) fn remove_changed(&self, pid: u32) -> Result<Vec<usize>> {
+        let mut state = self.lock();
+        let code = maps::changed_code(pid)?;
+        let is_changed = |each: &Published| each.has_entries && overlap(&each.module.exec, &code);
+        let changed = state.modules.iter().enumerate().filter(|(_, each)| is_changed(each)).map(|(index, _)| index);
+        let changed: Vec<usize> = changed.collect();
+        changed.iter().for_each(|&index| self.clear_entries(&mut state, index));
+        Ok(changed)
+    }
+
     fn clear_entries(&self, state: &mut State, index: usize) {
         let Some(each) = state.modules.get_mut(index).filter(|each| each.has_entries) else { return };
         each.has_entries = false;
@@ -290,6 +317,14 @@ fn is_mapped(module: &MappedModule, maps: &[Mapping]) -> bool {
     let has =
         |address: u64| maps.iter().any(|each| each.is_executable && each.file == file && each.range.contains(&address));
     module.exec.iter().all(|code| has(code.start) && has(code.end - 1))
+}
+
+fn has_changed(code: &[Range<u64>], pid: u32) -> bool {
+    maps::changed_code(pid).is_ok_and(|changed| overlap(code, &changed))
+}
+
+fn overlap(some: &[Range<u64>], others: &[Range<u64>]) -> bool {
+    some.iter().any(|one| others.iter().any(|other| one.start < other.end && other.start < one.end))
 }
 
 /// A run as it lies in memory.

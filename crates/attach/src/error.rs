@@ -94,6 +94,9 @@ pub enum PlaceError {
     /// The module is not there any more.
     #[error("the module has been unloaded")]
     Unloaded,
+    /// The code in memory is not, or need not stay, that of the file.
+    #[error("the program has changed this code, or is about to")]
+    Changed,
     /// Other processes run the same copies and do not have this module there.
     #[error("the copies are shared with a forked process that has something else at these addresses")]
     Shared,

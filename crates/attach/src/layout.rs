@@ -258,7 +258,8 @@ mod tests {
 
         fn map(&mut self, range: Range<u64>, inode: u64, path: &str) {
             let file = FileId { major: 8, minor: 1, inode };
-            self.maps.push(Mapping { range, is_executable: inode != 0, offset: 0, file, path: path.into() });
+            let (is_executable, is_writable) = (inode != 0, false);
+            self.maps.push(Mapping { range, is_executable, is_writable, offset: 0, file, path: path.into() });
             self.maps.sort_by_key(|mapping| mapping.range.start);
         }
 

@@ -50,4 +50,4 @@ pub use own::{die_by, time_stamp};
 pub use perf::PerfTicks;
 pub use place::{Placed, Reserved};
 pub use process::Process;
-pub use procfs::{CpuTime, SignalState};
+pub use procfs::{CpuTime, Hindrance};

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Mapping {
     pub(crate) range: Range<u64>,
     pub(crate) is_executable: bool,
+    pub(crate) is_writable: bool,
     /// Offset in the file.
     pub(crate) offset: u64,
     pub(crate) file: FileId,
@@ -41,6 +42,32 @@ pub(crate) fn of_process(pid: u32) -> Result<Vec<Mapping>> {
     Ok(parse(&text))
 }
 
+/// Ranges of code that does not come from its file any more, or need not in a moment: it can be written to, or pages of it have been.
+pub(crate) fn changed_code(pid: u32) -> Result<Vec<Range<u64>>> {
+    let path = PathBuf::from(format!("/proc/{pid}/smaps"));
+    let text = fs::read(&path).map_err(|cause| Error::ProcessFile { path, cause })?;
+    Ok(parse_changed_code(&text))
+}
+
+/// Every mapping is a line as in `maps`, followed by lines of a name, a colon and a number.
+fn parse_changed_code(text: &[u8]) -> Vec<Range<u64>> {
+    let mut changed = Vec::new();
+    let mut current: Option<Mapping> = None;
+    for line in text.split(|&byte| byte == b'\n') {
+        if let Some(mapping) = parse_line(line) {
+            let is_private_code = mapping.is_executable && mapping.is_file();
+            changed.extend((is_private_code && mapping.is_writable).then(|| mapping.range.clone()));
+            current = Some(mapping).filter(|mapping| is_private_code && !mapping.is_writable);
+        } else if line
+            .strip_prefix(b"Anonymous:")
+            .is_some_and(|size| size.iter().any(|digit| (b'1'..=b'9').contains(digit)))
+        {
+            changed.extend(current.take().map(|mapping| mapping.range));
+        }
+    }
+    changed
+}
+
 /// Lines that do not look as expected are left out.
 pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
@@ -63,6 +90,7 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
     Some(Mapping {
         range: hex(start)?..hex(end)?,
         is_executable: permissions.as_bytes().get(2) == Some(&b'x'),
+        is_writable: permissions.as_bytes().get(1) == Some(&b'w'),
         offset,
         file: FileId { major: hex(major)? as u32, minor: hex(minor)? as u32, inode },
         path: OsString::from_vec(path),
@@ -121,10 +149,21 @@ mod tests {
         assert!(maps.is_sorted_by_key(|each| each.range.start));
     }
 
+    #[test]
+    fn code_that_was_written_to_is_found() {
+        let text = b"400000-401000 r-xp 00000000 fe:1f 7     /opt/a\nSize:        4 kB\nAnonymous:        0 kB\n\
+            500000-501000 r-xp 00000000 fe:1f 7     /opt/a\nSize:        4 kB\nAnonymous:       10 kB\n\
+            600000-601000 rw-p 00000000 fe:1f 7     /opt/a\nSize:        4 kB\nAnonymous:        4 kB\n\
+            700000-701000 rwxp 00000000 fe:1f 7     /opt/a\nSize:        4 kB\nAnonymous:        4 kB\n\
+            800000-801000 r-xp 00000000 00:00 0     [vdso]\nSize:        4 kB\nAnonymous:        4 kB\n";
+        assert_eq!(parse_changed_code(text), [0x50_0000..0x50_1000, 0x70_0000..0x70_1000]);
+    }
+
     proptest! {
         #[test]
         fn any_text_is_survived(text in proptest::collection::vec(any::<u8>(), 0..400)) {
             parse(&text);
+            parse_changed_code(&text);
         }
     }
 }

@@ -111,6 +111,15 @@ impl SharedMemory {
         self.words64(at..at + 8).and_then(<[_]>::first).expect("an offset of the layout")
     }
 
+    /// Has the kernel provide the pages of a range in one go, which is several times cheaper than one fault for each. Without it, they
+    /// come by faults.
+    pub(crate) fn populate(&self, bytes: Range<u64>) {
+        let pages = bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE).min(self.len());
+        let Some((start, len)) = self.part(pages, 1) else { return };
+        // SAFETY: the range lies in the mapping, whose contents do not change.
+        let _ = unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, Advice::LinuxPopulateWrite) };
+    }
+
     /// Makes a range read as zeros and gives its whole pages back. Readers see each word as it was or as zero.
     pub(crate) fn clear(&self, bytes: Range<u64>) -> io::Result<()> {
         let pages = bytes.start.next_multiple_of(PAGE)..bytes.end / PAGE * PAGE;

@@ -89,6 +89,15 @@ impl Process {
         self.copies().unpublish(placed.slot, self.control());
     }
 
+    /// Takes copies of code out of use that the program has changed without the runtime noticing. Returns them.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn unplace_changed(&self) -> Result<Vec<Placed>> {
+        let changed = self.copies().remove_changed(self.pid())?;
+        Ok(changed.into_iter().map(|slot| Placed { slot }).collect())
+    }
+
     /// Whether the program has closed libraries since the last [`Process::acknowledge_unloads`]. Until then no burst starts.
     #[must_use]
     pub fn unloads_pending(&self) -> bool {

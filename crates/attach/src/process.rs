@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::clusters::{Cluster, N_CLUSTERS};
+use wire::control::{TIMER_SIGNAL, TickSource};
 
 use crate::area::Arena;
 use crate::control::{ControlFile, Counters};
@@ -164,6 +165,18 @@ impl Process {
     /// Most bytes of stack in a sample; rounded down to a multiple of 8.
     pub fn set_stack_bytes(&self, bytes: u32) {
         self.control.stack_bytes().store(bytes & !7, Ordering::Release);
+    }
+
+    /// Whether the program handles the signal of ticks itself. Ticks from perf events would get in the way of its own signals, because they
+    /// cannot be held back while it has them blocked; those of timers can.
+    #[must_use]
+    pub fn handles_tick_signal(&self) -> bool {
+        self.control.counters().wrapped_signals >> (TIMER_SIGNAL - 1) & 1 != 0
+    }
+
+    /// Has the runtime make timers for threads that have no ticks, from their next opportunity on.
+    pub fn use_timers(&self) {
+        self.control.tick_source().store(TickSource::PosixTimer as u32, Ordering::Release);
     }
 
     /// Ends recording in this process for good: threads stop their timers at their next tick.

@@ -1,5 +1,6 @@
 //! Facts about a process that the kernel tells: threads, CPU time, signals, tracer.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -22,14 +23,38 @@ pub struct CpuTime {
 
 /// Signals of a process or thread, bit `n - 1` for signal `n`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SignalState {
-    /// Blocked.
-    pub blocked: u64,
-    /// Ignored.
-    pub ignored: u64,
+struct SignalState {
+    blocked: u64,
     /// With a handler.
-    pub caught: u64,
+    caught: u64,
 }
+
+/// Why no bursts should start in a process for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hindrance {
+    /// A debugger is attached: it sees every tick before the process does.
+    Debugger,
+    /// A signal has a handler that the runtime does not know, installed by a system call of its own, and that handler might see a copy.
+    UnknownHandler {
+        /// The signal.
+        signal: u32,
+    },
+}
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hindrance::Debugger => f.write_str("a debugger is attached"),
+            Hindrance::UnknownHandler { signal } => {
+                write!(f, "signal {signal} has a handler that was installed past the C library")
+            }
+        }
+    }
+}
+
+/// Signals whose handlers are no business of the program: the ticks, and two of the C library's own.
+const SIGNALS_OF_OTHERS: u64 = 1 << (TIMER_SIGNAL - 1) | 0b11 << 31;
 
 impl Process {
     /// Ids of the threads that exist now.
@@ -42,13 +67,21 @@ impl Process {
         Ok(names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// The process that traces this one, a debugger for example.
+    /// What keeps ticks from being harmless just now.
     ///
     /// # Errors
     /// When the process is gone.
-    pub fn tracer_pid(&self) -> Result<Option<u32>> {
+    pub fn hindrance(&self) -> Result<Option<Hindrance>> {
         let status = read(self.pid(), "status")?;
-        Ok(status_field(&status, "TracerPid:").and_then(|text| text.parse().ok()).filter(|&pid| pid != 0))
+        let is_traced = status_field(&status, "TracerPid:").is_some_and(|pid| pid != "0");
+        let strangers = signal_state(&status).caught & !self.counters().wrapped_signals & !SIGNALS_OF_OTHERS;
+        Ok(if is_traced {
+            Some(Hindrance::Debugger)
+        } else if strangers != 0 {
+            Some(Hindrance::UnknownHandler { signal: strangers.trailing_zeros() + 1 })
+        } else {
+            None
+        })
     }
 
     /// CPU time used so far.
@@ -64,14 +97,6 @@ impl Process {
             user_ns: user * ns_per_tick,
             system_ns: system * ns_per_tick,
         })
-    }
-
-    /// Signals of the process: what is ignored and caught, and what the main thread blocks.
-    ///
-    /// # Errors
-    /// When the process is gone.
-    pub fn signals(&self) -> Result<SignalState> {
-        Ok(signal_state(&read(self.pid(), "status")?))
     }
 
     /// Threads that block the tick signal and so get no ticks.
@@ -99,7 +124,7 @@ fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 
 fn signal_state(status: &str) -> SignalState {
     let mask = |name| status_field(status, name).and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0);
-    SignalState { blocked: mask("SigBlk:"), ignored: mask("SigIgn:"), caught: mask("SigCgt:") }
+    SignalState { blocked: mask("SigBlk:"), caught: mask("SigCgt:") }
 }
 
 /// User and system time. The second field is the program's name in parentheses and may contain anything.
@@ -146,7 +171,7 @@ mod tests {
     fn masks() {
         let status = "Name:\tx\nSigBlk:\t0000000000400000\nSigIgn:\t0000000000001000\nSigCgt:\t0000000180000002\n";
         let state = signal_state(status);
-        assert_eq!(state, SignalState { blocked: 0x40_0000, ignored: 0x1000, caught: 0x1_8000_0002 });
+        assert_eq!(state, SignalState { blocked: 0x40_0000, caught: 0x1_8000_0002 });
     }
 
     #[test]

@@ -100,8 +100,20 @@ pub enum BenchJob {
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
     },
-    /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (2 minutes).
+    /// Cost of `strobe record` at its defaults, with and without the work that bursts do for the program (20 minutes).
+    Net {
+        /// Programs to use, by name [default: all].
+        #[arg(long = "program", value_name = "NAME", num_args = 1..)]
+        programs: Vec<String>,
+        /// Directory of inputs and outputs.
+        #[arg(long, value_name = "DIR", default_value = corpus::DEFAULT_DIR)]
+        dir: PathBuf,
+    },
+    /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (4 minutes).
     Units {
+        /// Rounds of three units.
+        #[arg(long, default_value = "200")]
+        rounds: NonZeroUsize,
         /// Directory of scripts and profiles.
         #[arg(long, value_name = "DIR", default_value = "target/units")]
         dir: PathBuf,

@@ -213,7 +213,7 @@ fn timed(command: &mut Command) -> anyhow::Result<(Cost, Output)> {
 }
 
 /// CPU time of all processes that this one started and waited for.
-fn cpu_of_children() -> anyhow::Result<Duration> {
+pub(crate) fn cpu_of_children() -> anyhow::Result<Duration> {
     const TICKS_PER_SECOND: u64 = 100;
     const USER_AND_SYSTEM: std::ops::Range<usize> = 13..15;
     let stat = fs::read_to_string("/proc/self/stat")?;

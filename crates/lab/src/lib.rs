@@ -15,6 +15,7 @@ pub mod complete;
 pub mod corpus;
 pub mod fuzz;
 pub mod module;
+pub mod net;
 pub mod oracle;
 pub mod table;
 pub mod threads;

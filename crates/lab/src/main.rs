@@ -10,9 +10,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
-use lab::{bench, complete, corpus, fuzz, oracle, transparency, units};
+use lab::{bench, complete, corpus, fuzz, net, oracle, transparency, units};
 
 use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job};
 
@@ -62,8 +63,14 @@ fn run(job: Job) -> anyhow::Result<bool> {
         }
         Job::Bench(BenchJob::Analysis { rounds, threads }) => show(bench::analysis(rounds, threads)?).map(|()| true),
         Job::Bench(BenchJob::Emit { rounds }) => show(bench::emit(rounds)?).map(|()| true),
-        Job::Bench(BenchJob::Units { dir }) => {
-            show(units::measure(&transparency::strobe_program()?, &dir)?).map(|()| true)
+        Job::Bench(BenchJob::Net { programs, dir }) => {
+            let programs = corpus::select(&programs)?;
+            let [short, full] = [corpus::Size::Short, corpus::Size::Full];
+            let (short, full) = (Data::generate(&dir, short, &programs)?, Data::generate(&dir, full, &programs)?);
+            show(net::measure(&transparency::strobe_program()?, &short, &full, &programs)?).map(|()| true)
+        }
+        Job::Bench(BenchJob::Units { rounds, dir }) => {
+            show(units::measure(&transparency::strobe_program()?, &dir, rounds.get())?).map(|()| true)
         }
         Job::BenchProbe { path, threads } => show(bench::probe(&path, Threads(threads))?.to_line()).map(|()| true),
         Job::Fuzz(arguments) => fuzz_job(arguments),

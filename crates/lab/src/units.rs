@@ -1,156 +1,258 @@
 //! Cost of recording by short units of work inside one process.
 //!
-//! Two identical runs of a program differ by up to 20 % on a shared machine, so whole runs tell nothing about 1 %. Here an interpreter runs many
-//! equal units of some 40 ms, each with several ticks, and reports the CPU time of each. Three arms take turns: plain, plain again, and
-//! recorded. Disturbances only add time, so that an arm is represented by the mean of the lower half of its units. The second plain arm
-//! shows what the method cannot resolve; the intervals come from drawing whole processes anew.
+//! Two identical runs of a program differ by up to 20 % on a shared machine, and so do two processes of one run, by their addresses alone.
+//! So everything is compared inside one process. An interpreter does equal units of some 50 ms, one whenever it is told to, and strobe is
+//! told before each whether to record it. Rounds of three, in changing order: recorded, not recorded, not recorded again. The CPU time
+//! of a unit comes from the kernel's scheduler. Per round, the two ratios to the first unrecorded unit are all that counts, so that what
+//! drifts slowly cancels; the median over rounds is what is stated, and intervals come from drawing rounds anew. The second unrecorded
+//! unit shows what the method cannot resolve.
+//!
+//! Ticks come in unrecorded units as well, but start no bursts: the ratio shows the cost of bursts. It is compared with the accounted
+//! cost of bursts in recorded units less the native time of the instructions that they executed.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context as _, ensure};
 
 use crate::table::Table;
 
-/// An interpreter and a script that prints the CPU seconds of each unit.
+/// An interpreter that does one unit for each line of its input, and answers each with a line.
 struct Subject {
     name: &'static str,
     program: &'static str,
-    script_name: &'static str,
-    script: &'static str,
+    arguments: &'static [&'static str],
+    /// The file of the first argument that is to be written, and what to.
+    script: Option<(&'static str, &'static str)>,
+    /// What makes it do a unit.
+    request: &'static str,
 }
 
 const SUBJECTS: [Subject; 4] = [
     Subject {
         name: "python",
         program: "/usr/bin/python3.11",
-        script_name: "units.py",
-        script: "import time\n\
-                 def unit():\n    d = {}\n    for i in range(130000):\n        d[i % 997] = d.get(i % 991, 0) + i\n\
-                 for _ in range(40):\n    t = time.thread_time(); unit(); print(time.thread_time() - t)\n",
+        arguments: &[],
+        script: Some((
+            "units.py",
+            "import sys\n\
+             def unit():\n    d = {}\n    for i in range(160000):\n        d[i % 997] = d.get(i % 991, 0) + i\n\
+             for line in iter(sys.stdin.readline, ''):\n    unit(); print('done', flush=True)\n",
+        )),
+        request: "go\n",
     },
     Subject {
         name: "perl",
         program: "/usr/bin/perl",
-        script_name: "units.pl",
-        script: "use Time::HiRes qw(clock);\n\
-                 sub unit { my %d; for my $i (0..130000) { $d{$i % 997} += length(\"$i\") } }\n\
-                 for (1..40) { my $t = clock(); unit(); printf(\"%.6f\\n\", clock() - $t) }\n",
+        arguments: &[],
+        script: Some((
+            "units.pl",
+            "$| = 1; sub unit { my %d; for my $i (0..160000) { $d{$i % 997} += length(\"$i\") } }\n\
+             while (<STDIN>) { unit(); print \"done\\n\" }\n",
+        )),
+        request: "go\n",
     },
     Subject {
         name: "lua",
         program: "/usr/bin/lua5.4",
-        script_name: "units.lua",
-        script: "local function unit() local d = {} for i = 1, 700000 do local k = i % 997 d[k] = (d[k] or 0) + i end end\n\
-                 for _ = 1, 40 do local t = os.clock() unit() print(os.clock() - t) end\n",
+        arguments: &[],
+        script: Some((
+            "units.lua",
+            "local function unit() local d = {} for i = 1, 900000 do local k = i % 997 d[k] = (d[k] or 0) + i end end\n\
+             for line in io.lines() do unit() print('done') io.stdout:flush() end\n",
+        )),
+        request: "go\n",
     },
-    Subject { name: "sqlite3", program: "/usr/bin/sqlite3", script_name: "units.sql", script: "" },
+    Subject {
+        name: "sqlite3",
+        program: "/usr/bin/sqlite3",
+        arguments: &["-interactive", "-batch", ":memory:"],
+        script: None,
+        request: "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 150000) SELECT sum(x * x % 7) FROM c;\n",
+    },
 ];
 
-const N_ROUNDS: usize = 6;
-const N_DRAWS: usize = 2000;
+/// What a round is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Plain,
+    PlainAgain,
+    Recorded,
+}
 
-/// CPU seconds of the units of each process of an arm.
-type Arm = Vec<Vec<f64>>;
+const ORDERS: [[Unit; 3]; 6] = {
+    use Unit::{Plain, PlainAgain, Recorded};
+    [
+        [Plain, Recorded, PlainAgain],
+        [PlainAgain, Plain, Recorded],
+        [Recorded, PlainAgain, Plain],
+        [PlainAgain, Recorded, Plain],
+        [Plain, PlainAgain, Recorded],
+        [Recorded, Plain, PlainAgain],
+    ]
+};
+
+/// Rounds before the copies are in place and the caches of the interpreter full.
+const N_WARM_UP: usize = 12;
+const N_DRAWS: usize = 2000;
+/// Time for strobe to do as it was told.
+const SETTLE: Duration = Duration::from_millis(25);
+
+/// CPU seconds of the units of a round, by [`Unit`].
+type Round = [f64; 3];
 
 /// Measures all interpreters and tabulates ratios to plain.
-pub fn measure(strobe: &Path, folder: &Path) -> anyhow::Result<Table> {
+pub fn measure(strobe: &Path, folder: &Path, n_rounds: usize) -> anyhow::Result<Table> {
     fs::create_dir_all(folder)?;
-    let mut table = Table::new(&["interpreter", "plain again", "recorded", "interval", "accounted %"]);
+    let heading = ["interpreter", "plain again", "interval", "recorded", "interval", "accounted", "without ticks"];
+    let mut table = Table::new(&heading);
     for subject in &SUBJECTS {
-        let script = folder.join(subject.script_name);
-        fs::write(&script, if subject.script.is_empty() { sqlite_script() } else { subject.script.to_owned() })?;
+        eprintln!("{}: {n_rounds} rounds", subject.name);
         let profile = folder.join("units.strobe");
-        let mut arms: [Arm; 3] = Default::default();
-        let mut accounted = Vec::new();
-        for _ in 0..N_ROUNDS {
-            for (arm, units) in arms.iter_mut().enumerate() {
-                units.push(run(subject, &script, (arm == 2).then_some((strobe, profile.as_path())))?);
-            }
-            let facts = store::facts(&profile)?;
-            accounted.extend(facts.get("cost_percent").and_then(|cost| cost.parse::<f64>().ok()));
-        }
-        let [plain, again, recorded] = &arms;
-        let (low, high) = interval(plain, recorded);
-        let mean_cost = accounted.iter().sum::<f64>() / accounted.len().max(1) as f64;
+        let session = run(subject, strobe, folder, &profile, n_rounds)?;
+        let ratios = |unit: Unit| -> Vec<f64> {
+            session.rounds.iter().map(|round| round[unit as usize] / round[Unit::Plain as usize]).collect()
+        };
+        let (again, recorded) = (ratios(Unit::PlainAgain), ratios(Unit::Recorded));
+        let facts = store::facts(&profile)?;
+        let share =
+            |name| fact(&facts, name).map(|percent| percent / 100.0 * session.cpu_seconds / session.recorded_seconds);
         table.row([
             subject.name.to_owned(),
-            format!("{:.4}", level(again) / level(plain)),
-            format!("{:.4}", level(recorded) / level(plain)),
-            format!("{low:.4}-{high:.4}"),
-            format!("{mean_cost:.2}"),
+            format!("{:.4}", median(&again)),
+            interval(&again),
+            format!("{:.4}", median(&recorded)),
+            interval(&recorded),
+            format!("{:.4}", 1.0 + share("cost_percent")?),
+            format!("{:.4}", 1.0 + share("cost_bursts_percent")?),
         ]);
     }
     Ok(table)
 }
 
-fn sqlite_script() -> String {
-    let unit = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 120000) SELECT sum(x * x % 7) FROM c;\n";
-    format!(".timer on\n{}", unit.repeat(40))
+fn fact(facts: &BTreeMap<String, String>, name: &str) -> anyhow::Result<f64> {
+    Ok(facts.get(name).with_context(|| format!("the profile has no {name}"))?.parse()?)
 }
 
-fn run(subject: &Subject, script: &Path, recording: Option<(&Path, &Path)>) -> anyhow::Result<Vec<f64>> {
-    let mut command = match recording {
-        Some((strobe, profile)) => {
-            let mut command = Command::new(strobe);
-            command.arg("record").arg("-q").arg("-o").arg(profile).arg("--").arg(subject.program);
-            command
+struct Session {
+    rounds: Vec<Round>,
+    /// Of the whole process.
+    cpu_seconds: f64,
+    /// Of its recorded units.
+    recorded_seconds: f64,
+}
+
+fn run(subject: &Subject, strobe: &Path, folder: &Path, profile: &Path, n_rounds: usize) -> anyhow::Result<Session> {
+    let mut interpreter = Interpreter::start(subject, strobe, folder, profile)?;
+    let mut session = Session { rounds: Vec::new(), cpu_seconds: 0.0, recorded_seconds: 0.0 };
+    for index in 0..N_WARM_UP + n_rounds {
+        let mut round = Round::default();
+        for unit in ORDERS[index % ORDERS.len()] {
+            let seconds = interpreter.unit(subject.request, unit == Unit::Recorded)?;
+            round[unit as usize] = seconds;
+            if unit == Unit::Recorded {
+                session.recorded_seconds += seconds;
+            }
         }
-        None => Command::new(subject.program),
-    };
-    if subject.name == "sqlite3" {
-        command.arg(":memory:").stdin(fs::File::open(script)?);
-    } else {
-        command.arg(script).stdin(Stdio::null());
-    }
-    let output = command.output().with_context(|| subject.program.to_owned())?;
-    ensure!(output.status.success(), "{}: {}", subject.name, String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout);
-    let units: Vec<f64> = text.lines().filter_map(seconds).collect();
-    ensure!(units.len() == 40, "{} reported {} units instead of 40", subject.name, units.len());
-    Ok(units)
-}
-
-/// A line with a number, or one of sqlite3's timer, whose user and system times are added.
-fn seconds(line: &str) -> Option<f64> {
-    match line.strip_prefix("Run Time:") {
-        Some(times) => {
-            let words: Vec<&str> = times.split_whitespace().collect();
-            let after = |name: &str| -> Option<f64> {
-                let at = words.iter().position(|word| *word == name)?;
-                words.get(at + 1)?.parse().ok()
-            };
-            Some(after("user")? + after("sys")?)
+        if index >= N_WARM_UP {
+            session.rounds.push(round);
         }
-        None if line.contains('.') => line.trim().parse().ok(),
-        None => None,
+    }
+    session.cpu_seconds = interpreter.finish()?;
+    Ok(session)
+}
+
+/// An interpreter under strobe.
+struct Interpreter {
+    strobe: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    pid: u32,
+}
+
+impl Interpreter {
+    /// At the rate and burst length that the controller settles on for such programs; with a budget, it would make up for the pauses.
+    fn start(subject: &Subject, strobe: &Path, folder: &Path, profile: &Path) -> anyhow::Result<Interpreter> {
+        let mut command = Command::new(strobe);
+        command.args(["record", "-q", "--rate", "100", "--burst", "4000", "--paused", "-o"]).arg(profile);
+        command.arg("--").arg(subject.program).args(subject.arguments);
+        if let Some((name, text)) = subject.script {
+            fs::write(folder.join(name), text)?;
+            command.arg(folder.join(name));
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut strobe = command.spawn().context("cannot start strobe")?;
+        let (requests, answers) = strobe.stdin.take().zip(strobe.stdout.take()).context("pipes")?;
+        let mut interpreter = Interpreter { strobe, requests, answers: BufReader::new(answers), pid: 0 };
+        interpreter.ask(subject.request)?;
+        interpreter.pid = child_of(interpreter.strobe.id()).context("strobe has no child")?;
+        Ok(interpreter)
+    }
+
+    fn unit(&mut self, request: &str, is_recorded: bool) -> anyhow::Result<f64> {
+        let signal = if is_recorded { "-USR1" } else { "-USR2" };
+        let status = Command::new("kill").args([signal, &self.strobe.id().to_string()]).status()?;
+        ensure!(status.success(), "cannot send a signal to strobe");
+        std::thread::sleep(SETTLE);
+        let before = cpu_seconds(self.pid)?;
+        self.ask(request)?;
+        Ok(cpu_seconds(self.pid)? - before)
+    }
+
+    fn ask(&mut self, request: &str) -> anyhow::Result<()> {
+        self.requests.write_all(request.as_bytes())?;
+        self.requests.flush()?;
+        let mut answer = String::new();
+        ensure!(self.answers.read_line(&mut answer)? > 0, "the interpreter has ended");
+        Ok(())
+    }
+
+    /// CPU seconds of the process.
+    fn finish(mut self) -> anyhow::Result<f64> {
+        let seconds = cpu_seconds(self.pid)?;
+        drop(self.requests);
+        ensure!(self.strobe.wait()?.success(), "strobe failed");
+        Ok(seconds)
     }
 }
 
-/// Mean of the lower half of all units.
-fn level(arm: &Arm) -> f64 {
-    let mut units: Vec<f64> = arm.iter().flatten().copied().collect();
-    units.sort_by(f64::total_cmp);
-    let half = &units[..units.len().div_ceil(2)];
-    half.iter().sum::<f64>() / half.len().max(1) as f64
+fn child_of(pid: u32) -> Option<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The middle 95 % of the ratio when processes are drawn anew.
-fn interval(plain: &Arm, recorded: &Arm) -> (f64, f64) {
+/// CPU time of the first thread so far.
+fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    let ns: f64 = text.split_whitespace().next().context("no time in schedstat")?.parse()?;
+    Ok(ns * 1e-9)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// The middle 95 % of the median when rounds are drawn anew.
+fn interval(values: &[f64]) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut draw = |arm: &Arm| -> Arm {
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as usize
-        };
-        arm.iter().map(|_| arm[next() % arm.len()].clone()).collect()
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize
     };
-    let mut ratios: Vec<f64> = (0..N_DRAWS).map(|_| level(&draw(recorded)) / level(&draw(plain))).collect();
-    ratios.sort_by(f64::total_cmp);
-    (ratios[N_DRAWS / 40], ratios[N_DRAWS - 1 - N_DRAWS / 40])
+    let mut medians: Vec<f64> = (0..N_DRAWS)
+        .map(|_| median(&values.iter().map(|_| values[next() % values.len()]).collect::<Vec<f64>>()))
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    format!("{:.4}-{:.4}", medians[N_DRAWS / 40], medians[N_DRAWS - 1 - N_DRAWS / 40])
 }
 
 #[cfg(test)]
@@ -158,20 +260,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_with_times() {
-        assert_eq!(seconds("0.25"), Some(0.25));
-        assert_eq!(seconds("Run Time: real 0.030 user 0.020000 sys 0.005000"), Some(0.025));
-        assert_eq!(seconds("360003"), None);
-        assert_eq!(seconds("text."), None);
+    fn disturbances_do_not_move_the_median() {
+        let mut ratios = vec![1.0; 50];
+        ratios[..20].fill(9.0);
+        assert_eq!(median(&ratios), 1.0);
+        assert_eq!(median(&[1.0, 2.0, 3.0, 4.0]), 2.5);
+        let text = interval(&ratios);
+        assert!(text.starts_with("1.0000-"), "{text}");
     }
 
     #[test]
-    fn disturbances_do_not_move_the_level() {
-        let quiet: Arm = vec![vec![1.0; 40]; 3];
-        let mut disturbed = quiet.clone();
-        disturbed[1][..15].fill(9.0);
-        assert_eq!(level(&disturbed), level(&quiet));
-        let (low, high) = interval(&quiet, &disturbed);
-        assert!(low <= 1.0 && 1.0 <= high);
+    fn every_order_has_each_unit_once() {
+        for order in ORDERS {
+            let mut seen = [0; 3];
+            order.iter().for_each(|&unit| seen[unit as usize] += 1);
+            assert_eq!(seen, [1; 3]);
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::area::{self, Area};
 use crate::join::{self, Origin};
 use crate::syscall::{self, MaskChange};
 use crate::thread::{self, Inheritance};
-use crate::{altstack, environment, real, session, timer};
+use crate::{altstack, environment, real, session, signals, timer};
 
 const NOBODY: u32 = 0;
 const NO_TIMER: i32 = -1;
@@ -90,6 +90,7 @@ pub fn join_at_tick() {
     if join::join(Origin::Fork)
         && let Some(session) = session::attached()
     {
+        signals::count_inherited();
         let blocked_by_program = area::private(index).blocked_by_program.load(Relaxed);
         thread::begin(session, Inheritance { blocked_by_program, preferred_area: index });
     }

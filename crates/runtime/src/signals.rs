@@ -20,6 +20,7 @@ use crate::entry;
 use crate::real;
 use crate::session;
 use crate::syscall;
+use crate::thread;
 
 /// What the program wants to happen at a signal.
 pub struct Action {
@@ -132,15 +133,23 @@ pub fn wrap(signal: i32) {
             restorer: old.restorer,
             mask: u64::MAX,
         };
-        if syscall::rt_sigaction(signal, Some(&wrapped)).is_ok() {
-            count_wrapped(signal);
-        }
+        count_wrapped(signal);
+        let _ = syscall::rt_sigaction(signal, Some(&wrapped));
     }
 }
 
+/// Tells the agent that the signal's handler goes through the runtime. The agent distrusts handlers of which it does not know that.
 fn count_wrapped(signal: i32) {
     if let Some(session) = session::attached() {
         session.control.wrapped_signals.fetch_or(bit(signal), Relaxed);
+    }
+}
+
+/// In a child that has joined: all handlers are those of its parent.
+pub fn count_inherited() {
+    (1..=N_SIGNALS as i32).filter(|&signal| Action::of(signal).get().has_handler()).for_each(count_wrapped);
+    if Action::of(TIMER_SIGNAL).get().has_handler() {
+        thread::replace_perf_ticks();
     }
 }
 
@@ -189,13 +198,11 @@ unsafe fn change(real: RealSigaction, signal: i32, new: *const SigAction, old: *
                 adjusted.handler = entry::address();
                 adjusted.flags |= sa::SIGINFO;
                 action.set(&wanted);
+                count_wrapped(signal);
             }
             let result = real(signal, &raw const adjusted, &raw mut told);
             // Again, because a handler may have changed the same action meanwhile, and this change came last.
             action.set(if result == 0 { &wanted } else { &before });
-            if result == 0 && wanted.has_handler() {
-                count_wrapped(signal);
-            }
             result
         }
     };
@@ -235,6 +242,10 @@ unsafe fn virtual_action(new: *const SigAction, old: *mut SigAction) -> i32 {
             action.set(&wanted);
             let restart = if wanted.has_handler() { wanted.flags & sa::RESTART } else { sa::RESTART };
             let _ = syscall::rt_sigaction(TIMER_SIGNAL, Some(&tick_action(restart)));
+            if wanted.has_handler() {
+                count_wrapped(TIMER_SIGNAL);
+                thread::replace_perf_ticks();
+            }
         }
         if !old.is_null() {
             let mut told = SigAction { handler: before.handler, flags: before.flags, ..SigAction::default() };

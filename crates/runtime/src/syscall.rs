@@ -50,6 +50,12 @@ pub fn sched_yield() {
     let _ = unsafe { raw(24, [0; 6]) };
 }
 
+pub fn sleep_ns(time_ns: u64) {
+    let time = Timespec::from_ns(time_ns);
+    // SAFETY: reads a complete structure. Being interrupted only makes it shorter.
+    let _ = unsafe { raw(35, [&raw const time as usize, 0, 0, 0, 0, 0]) };
+}
+
 pub fn close(descriptor: i32) {
     // SAFETY: callers close only what they opened.
     let _ = unsafe { raw(3, [descriptor as usize, 0, 0, 0, 0, 0]) };

@@ -4,7 +4,7 @@
 //! value, which the C library calls after the program's last code in the thread, or nearly so. A thread that ends in any other
 //! way leaves its area taken.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use wire::control::{SYSTEM_CALLS_OFFSET, TickSource};
 use wire::thread::{MAGIC, thread_state};
@@ -114,6 +114,29 @@ fn start_ticks(area: &Area, tid: u32) -> bool {
     timer::arm(id, first_ns, interval_ns);
     true
 }
+
+/// Before the program can send itself the signal of ticks: those of perf events stay pending while the signal is blocked, and a pending
+/// one swallows another, but timers can be held back. Only the agent can end perf events; this waits for it, but not for long. The
+/// calling thread gets a timer; other threads that exist already run unprofiled from now on.
+pub fn replace_perf_ticks() {
+    let Some(session) = session::attached() else { return };
+    let control = session.control;
+    if control.tick_source.load(Relaxed) != TickSource::Perf as u32 {
+        return;
+    }
+    for _ in 0..MAX_WAIT_MS {
+        if control.tick_source.load(Acquire) != TickSource::Perf as u32 {
+            break;
+        }
+        syscall::sleep_ns(1_000_000);
+    }
+    if let Some(area) = Area::own(session).filter(|area| timer_of(area).is_none()) {
+        start_ticks(&area, syscall::gettid());
+    }
+}
+
+/// Longest wait for the agent.
+const MAX_WAIT_MS: u32 = 200;
 
 /// Ends the thread's ticks.
 pub fn stop_ticks(area: &Area) {

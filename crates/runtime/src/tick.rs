@@ -8,6 +8,7 @@
 //! thread is in a signal handler that the runtime does not know (installed by a raw system call) and that interrupted a burst,
 //! whose scratch must stay.
 
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use wire::clusters::{Cluster, LEADER};
@@ -47,14 +48,21 @@ pub fn genuine_tick(signal: i32, info: &SigInfo) -> Option<u32> {
             (TIMER_SIGNAL, SI_TIMER) if info.details.timer.value == TICK_COOKIE => {
                 Some(info.details.timer.overrun.max(0) as u32)
             }
-            (TIMER_SIGNAL, PERF_CODE) if uses_perf() => Some(0),
+            (TIMER_SIGNAL, PERF_CODE) if has_used_perf() => Some(0),
             _ => None,
         }
     }
 }
 
-fn uses_perf() -> bool {
-    session::attached().is_some_and(|session| session.control.tick_source.load(Relaxed) == TickSource::Perf as u32)
+/// Late ticks may come after the agent has given up perf events.
+fn has_used_perf() -> bool {
+    static HAS_USED_PERF: AtomicBool = AtomicBool::new(false);
+    let uses =
+        session::attached().is_some_and(|session| session.control.tick_source.load(Relaxed) == TickSource::Perf as u32);
+    if uses {
+        HAS_USED_PERF.store(true, Relaxed);
+    }
+    HAS_USED_PERF.load(Relaxed)
 }
 
 fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {

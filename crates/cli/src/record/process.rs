@@ -1,10 +1,11 @@
 //! One recorded process: its modules, and what becomes of its samples.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use attach::{MappedModule, PerfTicks, Placed, Process, SampleRef};
+use attach::{Hindrance, MappedModule, PerfTicks, Placed, Process, SampleRef};
 use store::{Address, BurstCounts, ModuleId, ProcessId, Recording, TickKey};
 use wire::sample::{EndReason, Outcome, RECORD_ADDRESS_BITS, RIP};
 
@@ -34,6 +35,10 @@ pub struct Watched {
     trace: Vec<u8>,
     n_traced: u64,
     pub perf_ticks: Option<PerfTicks>,
+    /// Why no bursts may start just now.
+    pub hindrance: Option<Hindrance>,
+    /// Threads that were seen to get no ticks.
+    pub blind_threads: HashSet<u32>,
 }
 
 /// A module of the process.
@@ -80,7 +85,15 @@ impl Watched {
             trace: Vec::new(),
             n_traced: 0,
             perf_ticks: None,
+            hindrance: None,
+            blind_threads: HashSet::new(),
         }
+    }
+
+    /// Looks whether anything speaks against bursts in the process. Whether that has changed.
+    pub fn look_for_hindrances(&mut self) -> bool {
+        let Ok(now) = self.process.hindrance() else { return false };
+        std::mem::replace(&mut self.hindrance, now) != now
     }
 
     /// A module has been translated and placed.
@@ -96,6 +109,14 @@ impl Watched {
             let blocks = Arc::clone(blocks);
             self.checked.push(CheckedModule { name, start, end, bias, blocks });
         }
+    }
+
+    /// Takes copies of changed code out of use. Returns the paths of the modules.
+    pub fn unplace_changed(&self) -> Vec<PathBuf> {
+        let changed = self.process.unplace_changed().unwrap_or_default();
+        let modules =
+            self.modules.iter().filter(|module| module.placed.is_some_and(|placed| changed.contains(&placed)));
+        modules.map(|module| module.mapped.path.clone()).collect()
     }
 
     /// A module has been unloaded.

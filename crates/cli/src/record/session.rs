@@ -24,6 +24,8 @@ const ADJUST_EVERY: Duration = Duration::from_millis(50);
 const SCAN_EVERY: Duration = Duration::from_millis(100);
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 const N_ACCEPTORS: usize = 2;
+/// Between ticks of a process in which no bursts may start.
+const HINDERED_INTERVAL_NS: u64 = 1_000_000_000;
 /// Tries over which the hit rate is judged.
 const HIT_WINDOW: u64 = 20;
 
@@ -69,6 +71,8 @@ pub struct Totals {
     pub foreign_ticks: u64,
     pub threads: u64,
     pub threads_unprofiled: u64,
+    /// Threads that were seen with the signal of ticks blocked.
+    pub threads_blind: u64,
     pub unloads: u64,
     pub bad_streams: u64,
     pub cpu_ns: u64,
@@ -236,7 +240,7 @@ impl<'a> Session<'a> {
             self.recorded += since.elapsed().max(Duration::from_nanos(1));
         }
         for watched in &self.processes {
-            watched.process.set_enabled(enabled);
+            watched.process.set_enabled(enabled && watched.hindrance.is_none());
         }
     }
 
@@ -411,6 +415,7 @@ impl<'a> Session<'a> {
         self.counters.threads += u64::from(counters.threads_started);
         self.counters.threads_unprofiled += u64::from(counters.threads_unprofiled);
         self.counters.unloads += u64::from(counters.unloads);
+        self.counters.threads_blind += watched.blind_threads.len() as u64;
         self.counters.cpu_ns += std::mem::take(&mut watched.cpu_ns);
     }
 
@@ -431,6 +436,9 @@ impl<'a> Session<'a> {
     fn rescan(&mut self) {
         let mut processes = std::mem::take(&mut self.processes);
         for watched in &mut processes {
+            if watched.perf_ticks.is_some() && watched.process.handles_tick_signal() {
+                self.replace_perf_ticks(watched);
+            }
             if watched.process.unloads_pending() {
                 for placed in watched.process.acknowledge_unloads().unwrap_or_default() {
                     let gone = watched.modules.iter().find(|module| module.placed == Some(placed));
@@ -445,15 +453,40 @@ impl<'a> Session<'a> {
             let waited = watched.last_scan.elapsed();
             if waited >= SCAN_EVERY || has_strangers && waited >= SCAN_EVERY / 10 {
                 self.scan(watched);
+                self.look_for_hindrances(watched);
             }
         }
         self.processes = processes;
     }
 
+    /// A process that handles the signal of ticks itself gets them from timers.
+    fn replace_perf_ticks(&mut self, watched: &mut Watched) {
+        watched.perf_ticks = None;
+        watched.process.use_timers();
+        let problem = format!("process {}: uses SIGURG itself, so ticks come from timers", watched.process.pid());
+        *self.counters.problems.entry(problem).or_default() += 1;
+    }
+
+    fn look_for_hindrances(&mut self, watched: &mut Watched) {
+        if !watched.look_for_hindrances() {
+            return;
+        }
+        watched.process.set_enabled(self.is_enabled && watched.hindrance.is_none());
+        if let Some(hindrance) = watched.hindrance {
+            // Threads look at the interval when they tick, so a longer one would be noticed too late.
+            watched.process.set_interval_ns(HINDERED_INTERVAL_NS);
+            if let Some(ticks) = &mut watched.perf_ticks {
+                let _ = ticks.set_interval_ns(HINDERED_INTERVAL_NS);
+            }
+            let problem = format!("process {}: paused, because {hindrance}", watched.process.pid());
+            *self.counters.problems.entry(problem).or_default() += 1;
+        }
+    }
+
     fn adjust(&mut self) {
         let cost = self.cost();
         let setting = self.budget.adjust(cost, self.cpu_seconds());
-        for watched in &mut self.processes {
+        for watched in self.processes.iter_mut().filter(|watched| watched.hindrance.is_none()) {
             let interval_ns = interval_ns(setting.rate_hz);
             if let Some(ticks) = watched.perf_ticks.as_mut().filter(|_| watched.process.interval_ns() != interval_ns) {
                 let _ = ticks.set_interval_ns(interval_ns);
@@ -468,6 +501,11 @@ impl<'a> Session<'a> {
         self.last_flush = Instant::now();
         for watched in &mut self.processes {
             watched.hand_on(&mut self.recording);
+            for path in watched.unplace_changed() {
+                let problem = format!("{}: the program has changed this code", path.display());
+                *self.counters.problems.entry(problem).or_default() += 1;
+            }
+            watched.blind_threads.extend(watched.process.threads_that_block_ticks().unwrap_or_default());
         }
         if let Err(error) = self.recording.flush() {
             self.write_error.get_or_insert(error.to_string());

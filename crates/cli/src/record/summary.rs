@@ -61,6 +61,7 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("processes", session.n_processes.to_string()),
         ("threads", session.counters.threads.to_string()),
         ("threads_unprofiled", session.counters.threads_unprofiled.to_string()),
+        ("threads_blind", session.counters.threads_blind.to_string()),
         ("modules_translated", modules.n_translated.to_string()),
         ("modules_from_cache", modules.n_from_cache.to_string()),
         ("functions_translated", modules.n_functions.to_string()),
@@ -72,6 +73,7 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
     if session.findings.n_bursts > 0 {
         facts.push(("checked_bursts", session.findings.n_bursts.to_string()));
         facts.push(("checked_blocks", session.findings.n_blocks.to_string()));
+        facts.push(("checked_instructions", session.findings.n_instructions.to_string()));
         facts.push(("false_steps", session.findings.n_false.to_string()));
         facts.push(("unknown_steps", session.findings.n_unknown.to_string()));
     }
@@ -210,6 +212,9 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
     for (problem, n) in &session.counters.problems {
         let times = if *n == 1 { String::new() } else { format!(" ({n} times)") };
         line("stayed out", format!("{problem}{times}"));
+    }
+    if session.counters.threads_blind > 0 {
+        line("stayed out", format!("{} threads had ticks blocked for a while", session.counters.threads_blind));
     }
     if session.counters.threads_unprofiled > 0 {
         line("stayed out", format!("{} threads found no free area or timer", session.counters.threads_unprofiled));

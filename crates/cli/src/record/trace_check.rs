@@ -76,6 +76,8 @@ impl BlockIndex {
 pub struct Findings {
     pub n_bursts: u64,
     pub n_blocks: u64,
+    /// Instructions of the blocks.
+    pub n_instructions: u64,
     /// Pairs whose first block lies in a module that is not known to the checker.
     pub n_unknown: u64,
     /// Returns over frames whose calls were in the burst: longjmp, exceptions, context switches.
@@ -108,6 +110,7 @@ enum Verdict {
 pub fn check(modules: &[CheckedModule], burst: &Burst<'_>, findings: &mut Findings) {
     findings.n_bursts += 1;
     findings.n_blocks += burst.blocks.len() as u64;
+    findings.n_instructions += burst.blocks.iter().map(|&block| instructions_at(modules, block)).sum::<u64>();
     let mut calls: Vec<u64> = Vec::new();
     if let Some(&first) = burst.blocks.first() {
         let verdict = joins_start(modules, burst.start_pc, first, &mut calls);
@@ -144,6 +147,13 @@ fn name(modules: &[CheckedModule], pc: u64) -> String {
 
 fn module_at(modules: &[CheckedModule], pc: u64) -> Option<&CheckedModule> {
     modules.iter().find(|module| module.start <= pc && pc < module.end)
+}
+
+/// Instructions of the block that starts there.
+fn instructions_at(modules: &[CheckedModule], start: u64) -> u64 {
+    let Some(module) = module_at(modules, start) else { return 0 };
+    let mut found = module.blocks.at(Svma(start.wrapping_sub(module.bias)));
+    found.next().map_or(0, |(function, block)| u64::from(function.cfg.block(block).n_insns))
 }
 
 fn joins_start(modules: &[CheckedModule], start_pc: u64, first: u64, calls: &mut Vec<u64>) -> Verdict {

@@ -5,7 +5,7 @@
 //! that concurrent recordings never see half a file. Anything wrong with the cache means translating anew.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use emit::ModuleCopy;
-use image::{BuildId, Image};
+use image::Image;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ReadCache, ReadRef};
 
 use crate::record::trace_check::BlockIndex;
 use crate::record::unwind::UnwindSections;
@@ -76,19 +78,17 @@ impl Translator {
 
     fn make(&self, key: &FileKey) -> Result<Translation> {
         let started = Instant::now();
-        let Source { bytes, modified } = Source::read(key)?;
-        let image = Image::parse(&bytes)?;
-        let build_id = image.build_id().map(BuildId::to_string);
-        let cached_at = self
-            .cache
-            .as_ref()
-            .map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), bytes.len(), modified)));
-        let unwind = UnwindSections::of(&image);
+        let source = Source::open(key)?;
+        let (build_id, unwind) = source.facts().unwrap_or_default();
+        let cached_at =
+            self.cache.as_ref().map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), &source)));
         let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
         if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
             let time = started.elapsed();
             return Ok(Translation { build_id, copy, unwind, blocks: OnceLock::new(), from_cache: true, time });
         }
+        let bytes = source.read()?;
+        let image = Image::parse(&bytes)?;
         let threads = Threads(self.n_threads);
         let flow = flow::analyze(&image, &threads);
         let options = emit::Options { cluster: key.cluster, probe: self.probe };
@@ -111,20 +111,20 @@ impl Translator {
         if !self.keeps_flow || translation.blocks.get().is_some() {
             return;
         }
-        let Ok(source) = Source::read(key) else { return };
-        let Ok(image) = Image::parse(&source.bytes) else { return };
+        let Ok(bytes) = Source::open(key).and_then(|source| source.read()) else { return };
+        let Ok(image) = Image::parse(&bytes) else { return };
         let flow = flow::analyze(&image, &Threads(self.n_threads));
         translation.blocks.get_or_init(|| Arc::new(BlockIndex::new(Arc::new(flow))));
     }
 
-    fn cache_name(&self, key: &FileKey, build_id: Option<&str>, len: usize, modified: (i64, i64)) -> String {
+    fn cache_name(&self, key: &FileKey, build_id: Option<&str>, source: &Source) -> String {
         let mut hasher = std::hash::DefaultHasher::new();
         match build_id {
             Some(id) => id.hash(&mut hasher),
-            None => (&key.path, modified).hash(&mut hasher),
+            None => (&key.path, source.modified).hash(&mut hasher),
         }
         // The same build-id with another size is another file, whatever it claims.
-        (len, key.cluster, self.probe as u8, own_identity()).hash(&mut hasher);
+        (source.len, key.cluster, self.probe as u8, own_identity()).hash(&mut hasher);
         let name = key.path.file_name().unwrap_or_default().to_string_lossy();
         format!("{name}-{:016x}.copy", hasher.finish())
     }
@@ -142,24 +142,59 @@ impl Translator {
     }
 }
 
-/// The bytes of a module.
+/// Where the bytes of a module are.
 struct Source {
-    bytes: Vec<u8>,
+    content: Content,
+    len: u64,
     /// When the file was last changed; nothing for code without a file.
     modified: (i64, i64),
 }
 
+enum Content {
+    File(File),
+    Memory(Vec<u8>),
+}
+
 impl Source {
-    fn read(key: &FileKey) -> Result<Source> {
+    fn open(key: &FileKey) -> Result<Source> {
         if key.path.as_os_str() == attach::VDSO {
-            return Ok(Source { bytes: kernel_code()?, modified: (0, 0) });
+            let bytes = kernel_code()?;
+            return Ok(Source { len: bytes.len() as u64, content: Content::Memory(bytes), modified: (0, 0) });
         }
-        let metadata = fs::metadata(&key.path)?;
+        let file = File::open(&key.path)?;
+        let metadata = file.metadata()?;
         if (metadata.dev(), metadata.ino()) != (key.device, key.inode) {
             bail!("the file on disk is not the one that was loaded");
         }
-        Ok(Source { bytes: fs::read(&key.path)?, modified: (metadata.mtime(), metadata.mtime_nsec()) })
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        Ok(Source { content: Content::File(file), len: metadata.len(), modified })
     }
+
+    fn read(&self) -> Result<Vec<u8>> {
+        match &self.content {
+            Content::Memory(bytes) => Ok(bytes.clone()),
+            Content::File(file) => {
+                let mut bytes = vec![0; usize::try_from(self.len)?];
+                file.read_exact_at(&mut bytes, 0)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Build-id and unwind information, without reading the whole file: a program that is in the cache should not have to wait for more.
+    /// A file too damaged for that may still have code.
+    fn facts(&self) -> Result<(Option<String>, UnwindSections)> {
+        match &self.content {
+            Content::Memory(bytes) => facts(bytes.as_slice()),
+            Content::File(file) => facts(&ReadCache::new(file.try_clone()?)),
+        }
+    }
+}
+
+fn facts<'data>(data: impl ReadRef<'data>) -> Result<(Option<String>, UnwindSections)> {
+    let elf = ElfFile64::<LittleEndian, _>::parse(data)?;
+    let build_id = elf.build_id()?.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
+    Ok((build_id, UnwindSections::of(&elf)))
 }
 
 /// The code that the kernel maps into every process: the same in this one as in any other.
@@ -170,7 +205,7 @@ fn kernel_code() -> Result<Vec<u8>> {
         line.split_whitespace().next().and_then(|range| range.split_once('-')).context("a range of addresses")?;
     let [start, end] = [u64::from_str_radix(range.0, 16)?, u64::from_str_radix(range.1, 16)?];
     let mut bytes = vec![0; usize::try_from(end.saturating_sub(start))?];
-    fs::File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
+    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
     Ok(bytes)
 }
 

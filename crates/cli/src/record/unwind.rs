@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
-use image::Image;
+use object::{Object, ObjectSection as _};
 use wire::sample::{RIP, RSP, Registers};
 
 /// Index of the frame pointer in [`Registers`].
@@ -14,7 +14,7 @@ const RBP: usize = 5;
 const MAX_FRAMES: usize = 512;
 
 /// What unwinding needs of a module.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct UnwindSections {
     text: Option<(Range<u64>, Arc<[u8]>)>,
     eh_frame: Option<(Range<u64>, Arc<[u8]>)>,
@@ -22,11 +22,11 @@ pub struct UnwindSections {
 }
 
 impl UnwindSections {
-    pub fn of(image: &Image<'_>) -> UnwindSections {
+    pub fn of<'data>(file: &impl Object<'data>) -> UnwindSections {
         let section = |name: &str| {
-            let section = image.sections().iter().find(|section| section.name == name)?;
-            let bytes = image.read(section.range.start, section.range.len() as usize)?;
-            Some((section.range.start.0..section.range.end.0, Arc::from(bytes)))
+            let section = file.section_by_name(name)?;
+            let start = section.address();
+            Some((start..start.checked_add(section.size())?, Arc::from(section.data().ok()?)))
         };
         UnwindSections {
             text: section(".text"),

@@ -1,8 +1,11 @@
 /* Code made at run time: in pages writable and executable at once, rewritten while the program runs; in pages made
- * executable afterwards; and, with a second argument, over a function of the program itself. */
+ * executable afterwards; and over a function of the program itself: with "over", as anyone would; with "early", by system calls, before
+ * the program does anything else, and once more in a child as soon as it exists. */
 #include "check.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 enum { PAGE = 4096 };
 typedef uint64_t function(uint64_t rounds);
@@ -78,8 +81,46 @@ static uint64_t overwritten(unsigned rounds) {
     return digest;
 }
 
+static void overwrite_by_system_call(uint32_t factor) {
+    uintptr_t page = (uintptr_t)patched & -(uintptr_t)PAGE;
+    CHECK_EQUAL(syscall(SYS_mprotect, page, PAGE, PROT_READ | PROT_WRITE), 0);
+    assemble((unsigned char *)patched, factor, 9);
+    CHECK_EQUAL(syscall(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC), 0);
+}
+
+static uint64_t check_overwritten(unsigned rounds, uint32_t factor) {
+    function *volatile target = patched;
+    uint64_t digest = 0;
+    for (unsigned i = 0; i < rounds; i++) {
+        uint64_t result = target(200000);
+        CHECK_EQUAL(result, same_in_c(200000, factor, 9));
+        digest = mix(digest, result);
+    }
+    return digest;
+}
+
+static uint64_t overwritten_early(unsigned rounds) {
+    overwrite_by_system_call(5);
+    uint64_t digest = check_overwritten(rounds, 5);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        overwrite_by_system_call(7);
+        check_overwritten(rounds, 7);
+        _exit(0);
+    }
+    int status;
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+    return mix(digest, check_overwritten(rounds, 5));
+}
+
 int main(int argc, char **argv) {
     unsigned scale = scale_of(argc, argv);
+    if (argc > 2 && strcmp(argv[2], "early") == 0) {
+        report("early", overwritten_early(100 * scale));
+        return 0;
+    }
     report("rewritten", rewritten(150 * scale));
     report("remapped", remapped(600 * scale));
     if (argc > 2)

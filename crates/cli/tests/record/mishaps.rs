@@ -4,7 +4,9 @@
 use crate::build::{Executable, Program};
 use crate::compare::expect_same;
 use crate::process::{Ended, Outcome, Running, cpu_ticks, send_signal};
-use crate::recorder::{finish, is_replaced, panic_about_hang, run_native, start_recorded, start_strobe};
+use crate::recorder::{
+    finish, is_replaced, panic_about_hang, run_native, start_recorded, start_strobe, start_strobe_in,
+};
 
 /// CPU time after which a program is in full swing, in clock ticks of 10 ms.
 const WARM_TICKS: u64 = 20;
@@ -105,6 +107,27 @@ fn full_disk() {
         assert!(recorded.stderr.contains("/dev/full"), "a message about the disk: {}", recorded.stderr);
         expect_same("strobe on a full disk", &native, &Outcome { ended: native.ended, ..recorded });
     }
+}
+
+/// A file system of 256 KB is full long before the program ends, which it does as if alone; strobe says what is missing.
+#[test]
+fn disk_fills_up() {
+    const MOUNT: &str = r#"mount -t tmpfs -o size=256k none "$1" && shift && exec "$@""#;
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("signals.c").build();
+    let native = run_native(&executable);
+    let folder = executable.beside("small");
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    let folder = folder.to_str().expect("a temporary folder with a UTF-8 name");
+    let around = ["unshare", "--mount", "--map-root-user", "sh", "-c", MOUNT, "sh", folder];
+    let profile = format!("{folder}/profile");
+    let options = ["--rate", "2000", "--keep-trace", "-o", &profile];
+    let recorded =
+        finish("strobe on a small disk", start_strobe_in(&around, &executable, &options, &executable.command_line()));
+    assert!(recorded.stderr.contains(&profile) && recorded.stderr.contains("full"), "{}", recorded.stderr);
+    expect_same("strobe on a small disk", &native, &recorded);
 }
 
 #[track_caller]

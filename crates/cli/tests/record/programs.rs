@@ -1,7 +1,7 @@
 //! The table of programs. Each line is a test.
 
 use crate::build::{Library, Program};
-use crate::recorder::{SETTINGS, expect_transparent, expect_transparent_at};
+use crate::recorder::expect_transparent;
 
 macro_rules! programs {
     ($($name:ident: $program:expr;)*) => {
@@ -14,18 +14,12 @@ macro_rules! programs {
     };
 }
 
-/// Ticks of perf events, which the high rates need, cannot be held off while the program has their signal blocked.
-#[test]
-fn masks_with_the_tick_signal() {
-    expect_transparent_at(&Program::new("masks.c").build(), &SETTINGS[..1]);
-}
-
 programs! {
     // Signals.
     signals: Program::new("signals.c");
     signals_at_fixed_address: Program::new("signals.c").flags(&["-no-pie"]);
     signals_unoptimized: Program::new("signals.c").flags(&["-O0"]);
-    masks: Program::new("masks.c").arguments(&["others"]);
+    masks: Program::new("masks.c");
     altstack: Program::new("altstack.c");
     siglongjmp: Program::new("siglongjmp.c");
     faults: Program::new("faults.c");
@@ -38,6 +32,7 @@ programs! {
     timers: Program::new("timers.c");
     backtrace: Program::new("backtrace.c");
     tracer: Program::new("tracer.c");
+    raw_handler: Program::new("raw_handler.c");
 
     // Threads and processes.
     threads: Program::new("threads.c");
@@ -76,6 +71,7 @@ programs! {
     dlopen: Program::new("dlopen.c").libraries(&PLUGINS);
     jit: Program::new("jit.c");
     jit_over_own_text: Program::new("jit.c").arguments(&["over"]);
+    jit_over_own_text_early: Program::new("jit.c").arguments(&["early"]);
 
     // Beginnings and ends.
     ends_by_return: Program::new("lifecycle.cpp").flags(&["-std=c++17"]).arguments(&["return"]);

@@ -16,15 +16,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Two runs alone, one at each of all settings: all the same.
 #[track_caller]
 pub fn expect_transparent(executable: &Executable) {
-    expect_transparent_at(executable, &SETTINGS);
-}
-
-/// Two runs alone, one at each setting: all the same.
-#[track_caller]
-pub fn expect_transparent_at(executable: &Executable, settings: &[&[&str]]) {
     let native = run_native(executable);
     expect_same("a second run alone", &native, &run_native(executable));
-    for settings in settings {
+    for settings in SETTINGS {
         let what = format!("strobe record {}", settings.join(" "));
         let recorded = finish(&what, start_recorded(executable, settings));
         expect_same(&what, &native, &recorded);
@@ -47,8 +41,13 @@ pub fn start_recorded(executable: &Executable, options: &[&str]) -> Running {
 
 /// `strobe record OPTIONS -- COMMAND_LINE`.
 pub fn start_strobe(executable: &Executable, options: &[&str], command_line: &[String]) -> Running {
+    start_strobe_in(&[], executable, options, command_line)
+}
+
+/// The same, with a command before it that runs it in other circumstances.
+pub fn start_strobe_in(around: &[&str], executable: &Executable, options: &[&str], command_line: &[String]) -> Running {
     let strobe = replacement().unwrap_or_else(|| env!("CARGO_BIN_EXE_strobe").to_owned());
-    let words = [&[strobe.as_str(), "record"], options, &["--"]].concat();
+    let words = [around, &[strobe.as_str(), "record"], options, &["--"]].concat();
     let words = words.into_iter().map(str::to_owned).chain(command_line.iter().cloned());
     Running::start(&words.collect::<Vec<String>>(), &executable.beside("run"), limit())
 }
