@@ -1,7 +1,7 @@
 //! Debian packages that tests need (compilers for fixtures, programs of the corpus).
 //!
-//! Each crate lists its own in `packages.txt` beside its manifest: one name per line, `#` starts a comment. Nothing
-//! is downloaded when everything is there, so the test command works without a network on a prepared machine.
+//! Each crate lists its own in `packages.txt` beside its manifest: one name per line, `#` starts a comment. Packages that are large and
+//! only some tests need are in `packages-consumers.txt`; they and those tests are wanted with `STROBE_CONSUMERS=1`. Nothing is downloaded when everything is there, so the test command works without a network on a prepared machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,9 @@ use anyhow::{Context as _, Result};
 use crate::steps;
 
 pub fn install_missing(root: &Path) -> Result<()> {
-    let wanted = wanted(root)?;
+    let has_consumers = std::env::var_os("STROBE_CONSUMERS").is_some_and(|value| value == "1");
+    let lists: &[&str] = if has_consumers { &["packages.txt", "packages-consumers.txt"] } else { &["packages.txt"] };
+    let wanted = wanted(root, lists)?;
     let Some(installed) = installed(&wanted)? else {
         println!("no dpkg-query here; the tests need: {}", join(&wanted));
         return Ok(());
@@ -28,12 +30,12 @@ pub fn install_missing(root: &Path) -> Result<()> {
     steps::run(apt_get()?.args(["install", "-y", "-qq", "--no-install-recommends"]).args(&missing))
 }
 
-/// The union of all `packages.txt` files.
-fn wanted(root: &Path) -> Result<BTreeSet<String>> {
+/// The union of all files with these names.
+fn wanted(root: &Path, lists: &[&str]) -> Result<BTreeSet<String>> {
     let mut wanted = BTreeSet::new();
     for entry in fs::read_dir(root.join("crates"))? {
-        let list = entry?.path().join("packages.txt");
-        if list.exists() {
+        let folder = entry?.path();
+        for list in lists.iter().map(|name| folder.join(name)).filter(|list| list.exists()) {
             let text = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
             wanted.extend(parse_list(&text));
         }
@@ -109,6 +111,6 @@ mod tests {
             fs::write(folder.join("packages.txt"), list).unwrap();
         }
         fs::create_dir(root.path().join("crates/c")).unwrap();
-        assert_eq!(join(&wanted(root.path()).unwrap()), "gcc xz-utils");
+        assert_eq!(join(&wanted(root.path(), &["packages.txt"]).unwrap()), "gcc xz-utils");
     }
 }

@@ -42,6 +42,9 @@ pub enum Error {
         /// Bytes of such a message.
         expected: usize,
     },
+    /// The process has replaced its program and joins anew, or does not.
+    #[error("the process runs another program now")]
+    Replaced,
     /// The process closed the connection.
     #[error("the process broke off while it was joining")]
     Left,

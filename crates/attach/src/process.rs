@@ -105,9 +105,12 @@ impl Process {
     /// What the process has loaded now, by address.
     ///
     /// # Errors
-    /// When the process is gone or may not be looked at.
+    /// When the process is gone, may not be looked at, or has replaced its program.
     pub fn modules(&self) -> Result<Vec<MappedModule>> {
         let maps = maps::of_process(self.pid())?;
+        if !self.copies.is_run_by(&maps) {
+            return Err(Error::Replaced);
+        }
         let program = program_link(self.pid())?;
         let around = Surroundings {
             program: &program,

@@ -3,9 +3,11 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::args_record::{CtlArgs, RecordArgs};
+use crate::args_tools::ToolCommand;
+use crate::args_view::ViewCommand;
 use crate::props::{
     DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax,
     Truncation, View,
@@ -13,11 +15,16 @@ use crate::props::{
 
 /// Profile native x86-64 Linux programs as they are: which blocks, edges and paths really run.
 #[derive(Debug, Parser)]
-#[command(name = "strobe", version, before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "strobe", version, before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 100, disable_help_flag = true)]
 pub struct Args {
-    /// When to use colour; `auto` means on a terminal, unless NO_COLOR is set
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
+    /// Use colour: auto (on a terminal, unless NO_COLOR is set), always, never
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_possible_values = true, hide_default_value = true)]
     color: Color,
+
+    /// Print help; the manual pages say more
+    // One screen, also for `--help`.
+    #[arg(short, long, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
 
     #[command(subcommand)]
     command: Command,
@@ -26,6 +33,7 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   strobe record -- gzip -k big.tar              run a program and record what it does
+  strobe report                                 what the recording says; then `strobe paths`, `strobe annotate FN`
   strobe doctor                                 what this machine allows, and what a tick costs here
   strobe inspect /usr/bin/gzip                  what the program contains
   strobe inspect /usr/bin/gzip -f main          one function: blocks, loops, paths
@@ -43,16 +51,25 @@ enum Command {
     Doctor(DoctorArgs),
     Inspect(InspectArgs),
     Dump(DumpArgs),
+    #[command(flatten)]
+    View(ViewCommand),
+    #[command(flatten)]
+    Tool(ToolCommand),
 }
 
 /// Say what this machine allows strobe to do, what it costs here, and what to change
 #[derive(Debug, ClapArgs)]
-#[command(max_term_width = 100)]
+#[command(before_help = DOCTOR_EXAMPLES, max_term_width = 100)]
 struct DoctorArgs {
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 }
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  strobe doctor
+  strobe doctor --json | jq .";
 
 /// Show what a program or library contains, or everything about one of its functions
 #[derive(Debug, ClapArgs)]
@@ -166,6 +183,8 @@ impl Args {
             Command::Doctor(args) => Job::Doctor { json: args.json },
             Command::Inspect(args) => Job::Inspect(args.into_props()),
             Command::Dump(args) => Job::Dump(args.into_props()),
+            Command::View(command) => Job::View(command.into_props()),
+            Command::Tool(command) => Job::Tool(command.into_job()),
         };
         Props { color, job }
     }

@@ -29,7 +29,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "PCT", value_parser = parse_percent)]
     overhead: Option<f64>,
 
-    /// Ticks per second of CPU time [default: chosen by the budget, at most 100]
+    /// Ticks per second of CPU time [default: by the budget, at most 100]
     #[arg(long, value_name = "HZ", value_parser = parse_rate)]
     rate: Option<f64>,
 
@@ -41,15 +41,15 @@ pub struct RecordArgs {
     #[arg(long, value_enum, value_name = "SOURCE", default_value_t = TickChoice::Auto)]
     tick_source: TickChoice,
 
-    /// Arnold-Grove sampling: take this many samples per tick instead of a burst of fixed length
+    /// Arnold-Grove: samples per tick, instead of a burst of fixed length
     #[arg(long, value_name = "N", requires = "stride", conflicts_with = "burst", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: Option<u32>,
 
-    /// Arnold-Grove sampling: skip 0 to N-1 before the first sample, one more at each tick, starting over
+    /// Arnold-Grove: skip 0 to N-1 before the first sample, in rotation
     #[arg(long, value_name = "N", requires = "samples", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     stride: Option<u32>,
 
-    /// Arnold-Grove sampling: also take only one in STRIDE between samples (PEP takes them in a row)
+    /// Arnold-Grove: one in STRIDE between samples, too (PEP: all)
     #[arg(long, requires = "stride")]
     full_stride: bool,
 
@@ -65,11 +65,11 @@ pub struct RecordArgs {
     #[arg(long, conflicts_with = "delay")]
     paused: bool,
 
-    /// Only start bursts in modules whose file name contains TEXT; can be repeated
+    /// Bursts only in modules whose file name has TEXT; repeatable
     #[arg(long, value_name = "TEXT")]
     module: Vec<String>,
 
-    /// Only record threads with this id or a name that contains TEXT; can be repeated
+    /// Record only threads with this id, or TEXT in the name; repeatable
     #[arg(long, value_name = "TID|TEXT")]
     thread: Vec<String>,
 
@@ -81,11 +81,11 @@ pub struct RecordArgs {
     #[arg(long)]
     keep_trace: bool,
 
-    /// Check every burst: consecutive blocks must be joined by an edge, a call, a return or an indirect transfer
+    /// Check every step of every burst against the control-flow graphs
     #[arg(long)]
     verify: bool,
 
-    /// What bursts record
+    /// What bursts do
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
     probe: Probe,
 
@@ -114,7 +114,7 @@ Examples:
 
 /// Start or stop a recording from outside
 #[derive(Debug, ClapArgs)]
-#[command(max_term_width = 100)]
+#[command(before_help = CTL_EXAMPLES, max_term_width = 100)]
 pub struct CtlArgs {
     /// What to do
     #[arg(value_enum)]
@@ -123,6 +123,11 @@ pub struct CtlArgs {
     /// Process id of the `strobe record`
     pid: u32,
 }
+
+const CTL_EXAMPLES: &str = "\
+Examples:
+  strobe record --paused -- ./server & strobe ctl start $!
+  strobe ctl stop 4711";
 
 /// Default share of CPU time that recording may cost.
 const DEFAULT_BUDGET: f64 = 0.01;

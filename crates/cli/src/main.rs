@@ -7,10 +7,13 @@
 
 mod args;
 mod args_record;
+mod args_tools;
+mod args_view;
 mod debug_files;
 mod doctor;
 mod dump;
 mod find;
+mod html;
 mod input;
 mod inspect;
 mod listing;
@@ -20,7 +23,11 @@ mod progress;
 mod props;
 mod record;
 mod report;
+mod symbols;
 mod threads;
+mod tools;
+mod top;
+mod view;
 
 use std::io::{self, BufWriter, Write as _};
 use std::process::ExitCode;
@@ -52,6 +59,12 @@ fn run(job: &Job, color: anstream::ColorChoice) -> anyhow::Result<ExitCode> {
         Job::Doctor { json } => doctor::run(*json, &mut out)?,
         Job::Inspect(props) => inspect::run(props, &mut out)?,
         Job::Dump(props) => dump::run(props, &mut out)?,
+        Job::View(props) => view::run(props, color)?,
+        Job::Tool(job) => {
+            let code = tools::run(job, &mut out)?;
+            out.flush()?;
+            return Ok(code);
+        }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use image::Svma;
 
+use crate::tools::ToolJob;
+use crate::view::props::ViewProps;
+
 pub struct Props {
     pub color: anstream::ColorChoice,
     pub job: Job,
@@ -19,6 +22,8 @@ pub enum Job {
     Doctor { json: bool },
     Inspect(InspectProps),
     Dump(DumpProps),
+    View(ViewProps),
+    Tool(ToolJob),
 }
 
 #[derive(Debug)]
@@ -66,6 +71,8 @@ pub enum TickChoice {
     Timer,
     /// perf_event task clock: any rate, but more expensive and not everywhere allowed
     Perf,
+    /// Nothing ticks: to see what being watched costs
+    Off,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -109,11 +109,15 @@ pub enum BenchJob {
         #[arg(long, value_name = "DIR", default_value = corpus::DEFAULT_DIR)]
         dir: PathBuf,
     },
-    /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (4 minutes).
+    /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (4 minutes); and of
+    /// strobe that never ticks, by processes in turn.
     Units {
         /// Rounds of three units.
         #[arg(long, default_value = "200")]
         rounds: NonZeroUsize,
+        /// Processes of each kind for strobe that never ticks.
+        #[arg(long, default_value = "12")]
+        processes: usize,
         /// Directory of scripts and profiles.
         #[arg(long, value_name = "DIR", default_value = "target/units")]
         dir: PathBuf,

@@ -69,8 +69,10 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let (short, full) = (Data::generate(&dir, short, &programs)?, Data::generate(&dir, full, &programs)?);
             show(net::measure(&transparency::strobe_program()?, &short, &full, &programs)?).map(|()| true)
         }
-        Job::Bench(BenchJob::Units { rounds, dir }) => {
-            show(units::measure(&transparency::strobe_program()?, &dir, rounds.get())?).map(|()| true)
+        Job::Bench(BenchJob::Units { rounds, processes, dir }) => {
+            let strobe = transparency::strobe_program()?;
+            show(units::measure(&strobe, &dir, rounds.get())?)?;
+            show(units::measure_idle(&strobe, &dir, processes)?).map(|()| true)
         }
         Job::BenchProbe { path, threads } => show(bench::probe(&path, Threads(threads))?.to_line()).map(|()| true),
         Job::Fuzz(arguments) => fuzz_job(arguments),

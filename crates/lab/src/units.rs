@@ -7,6 +7,9 @@
 //! drifts slowly cancels; the median over rounds is what is stated, and intervals come from drawing rounds anew. The second unrecorded
 //! unit shows what the method cannot resolve.
 //!
+//! What strobe costs when nothing is to be recorded cannot be had inside one process: [`measure_idle`] runs many short processes in turn, with
+//! strobe told never to tick and without strobe, and compares the medians of their units; a second arm without strobe shows the limits.
+//!
 //! Ticks come in unrecorded units as well, but start no bursts: the ratio shows the cost of bursts. It is compared with the accounted
 //! cost of bursts in recorded units less the native time of the instructions that they executed.
 
@@ -134,6 +137,42 @@ pub fn measure(strobe: &Path, folder: &Path, n_rounds: usize) -> anyhow::Result<
     Ok(table)
 }
 
+/// Measures what being under strobe costs when it never ticks, by interpreter.
+pub fn measure_idle(strobe: &Path, folder: &Path, n_processes: usize) -> anyhow::Result<Table> {
+    const N_UNITS: usize = 20;
+    fs::create_dir_all(folder)?;
+    let mut table = Table::new(&["interpreter", "plain again", "interval", "no ticks", "interval"]);
+    for subject in &SUBJECTS {
+        eprintln!("{}: {n_processes} processes of each kind", subject.name);
+        let profile = folder.join("idle.strobe");
+        let mut rounds: Vec<Round> = Vec::new();
+        for index in 0..n_processes {
+            let mut round = Round::default();
+            for unit in ORDERS[index % ORDERS.len()] {
+                let watched = (unit == Unit::Recorded).then_some((strobe, profile.as_path()));
+                let mut interpreter = Interpreter::start(subject, folder, watched, &["--tick-source", "off"])?;
+                let units: anyhow::Result<Vec<f64>> =
+                    (0..N_UNITS).map(|_| interpreter.timed(subject.request)).collect();
+                round[unit as usize] = median(&units?);
+                interpreter.finish()?;
+            }
+            rounds.push(round);
+        }
+        let ratios = |unit: Unit| -> Vec<f64> {
+            rounds.iter().map(|round| round[unit as usize] / round[Unit::Plain as usize]).collect()
+        };
+        let (again, idle) = (ratios(Unit::PlainAgain), ratios(Unit::Recorded));
+        table.row([
+            subject.name.to_owned(),
+            format!("{:.4}", median(&again)),
+            interval(&again),
+            format!("{:.4}", median(&idle)),
+            interval(&idle),
+        ]);
+    }
+    Ok(table)
+}
+
 fn fact(facts: &BTreeMap<String, String>, name: &str) -> anyhow::Result<f64> {
     Ok(facts.get(name).with_context(|| format!("the profile has no {name}"))?.parse()?)
 }
@@ -147,7 +186,9 @@ struct Session {
 }
 
 fn run(subject: &Subject, strobe: &Path, folder: &Path, profile: &Path, n_rounds: usize) -> anyhow::Result<Session> {
-    let mut interpreter = Interpreter::start(subject, strobe, folder, profile)?;
+    // At about the rate and burst length that the controller settles on; with a budget, it would make up for the pauses.
+    let options = ["--rate", "100", "--burst", "4000", "--paused"];
+    let mut interpreter = Interpreter::start(subject, folder, Some((strobe, profile)), &options)?;
     let mut session = Session { rounds: Vec::new(), cpu_seconds: 0.0, recorded_seconds: 0.0 };
     for index in 0..N_WARM_UP + n_rounds {
         let mut round = Round::default();
@@ -166,38 +207,56 @@ fn run(subject: &Subject, strobe: &Path, folder: &Path, profile: &Path, n_rounds
     Ok(session)
 }
 
-/// An interpreter under strobe.
+/// An interpreter, under strobe or not.
 struct Interpreter {
-    strobe: Child,
+    /// Strobe, or the interpreter itself.
+    child: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
     pid: u32,
 }
 
 impl Interpreter {
-    /// At the rate and burst length that the controller settles on for such programs; with a budget, it would make up for the pauses.
-    fn start(subject: &Subject, strobe: &Path, folder: &Path, profile: &Path) -> anyhow::Result<Interpreter> {
-        let mut command = Command::new(strobe);
-        command.args(["record", "-q", "--rate", "100", "--burst", "4000", "--paused", "-o"]).arg(profile);
-        command.arg("--").arg(subject.program).args(subject.arguments);
+    /// `watched` is strobe and the profile that it writes; `options` are for `strobe record`.
+    fn start(
+        subject: &Subject,
+        folder: &Path,
+        watched: Option<(&Path, &Path)>,
+        options: &[&str],
+    ) -> anyhow::Result<Interpreter> {
+        let mut command = match watched {
+            Some((strobe, profile)) => {
+                let mut command = Command::new(strobe);
+                command.args(["record", "-q"]).args(options).arg("-o").arg(profile).arg("--").arg(subject.program);
+                command
+            }
+            None => Command::new(subject.program),
+        };
+        command.args(subject.arguments);
         if let Some((name, text)) = subject.script {
             fs::write(folder.join(name), text)?;
             command.arg(folder.join(name));
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut strobe = command.spawn().context("cannot start strobe")?;
-        let (requests, answers) = strobe.stdin.take().zip(strobe.stdout.take()).context("pipes")?;
-        let mut interpreter = Interpreter { strobe, requests, answers: BufReader::new(answers), pid: 0 };
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", subject.program))?;
+        let (requests, answers) = child.stdin.take().zip(child.stdout.take()).context("pipes")?;
+        let mut interpreter = Interpreter { child, requests, answers: BufReader::new(answers), pid: 0 };
         interpreter.ask(subject.request)?;
-        interpreter.pid = child_of(interpreter.strobe.id()).context("strobe has no child")?;
+        let id = interpreter.child.id();
+        interpreter.pid = if watched.is_some() { child_of(id).context("strobe has no child")? } else { id };
         Ok(interpreter)
     }
 
     fn unit(&mut self, request: &str, is_recorded: bool) -> anyhow::Result<f64> {
         let signal = if is_recorded { "-USR1" } else { "-USR2" };
-        let status = Command::new("kill").args([signal, &self.strobe.id().to_string()]).status()?;
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
         ensure!(status.success(), "cannot send a signal to strobe");
         std::thread::sleep(SETTLE);
+        self.timed(request)
+    }
+
+    /// CPU seconds of a unit.
+    fn timed(&mut self, request: &str) -> anyhow::Result<f64> {
         let before = cpu_seconds(self.pid)?;
         self.ask(request)?;
         Ok(cpu_seconds(self.pid)? - before)
@@ -215,7 +274,7 @@ impl Interpreter {
     fn finish(mut self) -> anyhow::Result<f64> {
         let seconds = cpu_seconds(self.pid)?;
         drop(self.requests);
-        ensure!(self.strobe.wait()?.success(), "strobe failed");
+        ensure!(self.child.wait()?.success(), "strobe or the interpreter failed");
         Ok(seconds)
     }
 }

@@ -1,6 +1,9 @@
 //! What can go wrong with a profile file.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
 
 /// Failure of an operation on a profile file.
 #[derive(Debug, thiserror::Error)]
@@ -12,13 +15,21 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        cause: std::io::Error,
+        cause: io::Error,
     },
     /// The file exists and is something else; it is left alone.
     #[error("{}: exists and is not a strobe profile; choose another name with -o, or remove it", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
+    },
+    /// The file cannot be read, for example because it is not there.
+    #[error("{}: cannot be read: {cause}; give a file that `strobe record` has written", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
     },
     /// The file is something else.
     #[error("{}: not a strobe profile; give a file that `strobe record` has written", path.display())]
@@ -34,6 +45,20 @@ pub enum Error {
         /// Its version.
         version: i32,
     },
+    /// The file is a profile, but not what was written.
+    #[error("{}: damaged ({what}); restore it from a copy, or record again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        what: String,
+    },
+    /// Someone else has held the file for too long.
+    #[error("{}: in use by another program; try again when that is done", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
     /// SQLite failed, for example because the disk is full.
     #[error("{}: {cause}", path.display())]
     Database {
@@ -42,4 +67,18 @@ pub enum Error {
         /// What SQLite says.
         cause: rusqlite::Error,
     },
+}
+
+impl Error {
+    /// What a failure of SQLite means. A profile lacks no table and no column, and its values have the types of their columns.
+    pub(crate) fn database(path: &Path, cause: rusqlite::Error) -> Error {
+        let path = path.to_owned();
+        match cause.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Busy { path },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) | None => {
+                Error::Damaged { path, what: cause.to_string() }
+            }
+            Some(_) => Error::Database { path, cause },
+        }
+    }
 }

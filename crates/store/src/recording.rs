@@ -1,73 +1,45 @@
 //! Writing a profile while the program runs.
+//!
+//! Nothing that fails here loses anything: what could not be written, because the disk is full or a reader holds the file, waits for the
+//! next time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use profile::Profile;
 use rusqlite::{Connection, Transaction, params};
 
+use crate::snapshot::Snapshot;
 use crate::{APPLICATION_ID, Error, SCHEMA_VERSION};
 
-/// A module of the file.
+/// How long a write waits for readers of the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A process of which raw bursts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ModuleId(i64);
-
-/// A process of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessId(i64);
-
-/// A place in the code: an address of a module's file, or of the process if there is no module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Address {
-    /// The module.
-    pub module: Option<ModuleId>,
-    /// The address in it.
-    pub address: u64,
-}
-
-/// What ticks are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TickKey {
-    /// The process.
-    pub process: ProcessId,
-    /// The thread.
-    pub tid: u32,
-    /// What came of the tick.
-    pub outcome: &'static str,
-}
-
-/// Sums over bursts.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BurstCounts {
-    /// Bursts.
-    pub n: u64,
-    /// Block records.
-    pub records: u64,
-    /// Checks passed.
-    pub checks: u64,
-    /// Cycles in bursts.
-    pub cycles: u64,
-}
+pub struct ProcessId(pub(crate) i64);
 
 /// A profile being written.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
     connection: Connection,
-    n_processes: i64,
-    processes: Vec<(i64, u32, Option<u32>, String)>,
-    modules: HashMap<String, i64>,
-    new_modules: Vec<(i64, String)>,
-    build_ids: Vec<(ModuleId, String)>,
-    mappings: Vec<(ProcessId, ModuleId, u64)>,
-    contexts: HashMap<(i64, Address), i64>,
-    new_contexts: Vec<(i64, i64, Address)>,
-    ticks: HashMap<(TickKey, i64), u64>,
-    bursts: HashMap<(Address, &'static str), BurstCounts>,
-    edges: HashMap<(Address, Address), u64>,
-    traces: Vec<(ProcessId, u64, u64, Vec<u8>)>,
-    facts: Vec<(String, String)>,
+    facts: BTreeMap<String, String>,
+    written: Snapshot,
+    pub(crate) n_processes: i64,
+    pub(crate) pending: Pending,
+}
+
+/// Rows that are written once.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    pub processes: Vec<(ProcessId, u32, Option<u32>, String)>,
+    pub mappings: Vec<(ProcessId, String, u64)>,
+    pub traces: Vec<(ProcessId, u64, u64, Vec<u8>)>,
 }
 
 impl Recording {
@@ -76,34 +48,16 @@ impl Recording {
         remove_profile(path)?;
         let create = |cause| Error::Create { path: path.to_owned(), cause };
         File::create(path).map_err(create)?;
-        let database = |cause| Error::Database { path: path.to_owned(), cause };
+        let database = |cause| Error::database(path, cause);
         let connection = Connection::open(path).map_err(database)?;
-        let set_up = |connection: &Connection| -> rusqlite::Result<()> {
-            // An empty profile is worth no wait for the disk; what comes later is.
-            connection.pragma_update(None, "synchronous", "OFF")?;
-            connection.execute_batch(&format!(
-                "BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; {} COMMIT;",
-                include_str!("schema.sql")
-            ))?;
-            connection.pragma_update(None, "synchronous", "NORMAL")
-        };
         set_up(&connection).map_err(database)?;
         Ok(Recording {
             path: path.to_owned(),
             connection,
+            facts: BTreeMap::new(),
+            written: Snapshot::default(),
             n_processes: 0,
-            processes: Vec::new(),
-            modules: HashMap::new(),
-            new_modules: Vec::new(),
-            build_ids: Vec::new(),
-            mappings: Vec::new(),
-            contexts: HashMap::new(),
-            new_contexts: Vec::new(),
-            ticks: HashMap::new(),
-            bursts: HashMap::new(),
-            edges: HashMap::new(),
-            traces: Vec::new(),
-            facts: Vec::new(),
+            pending: Pending::default(),
         })
     }
 
@@ -113,170 +67,161 @@ impl Recording {
         &self.path
     }
 
-    /// States a fact about the recording; a later one of the same name replaces it.
+    /// States a fact about the recording; a later one of the same name replaces it. It goes before a fact of the profile.
     pub fn fact(&mut self, name: &str, value: impl ToString) {
-        self.facts.push((name.to_owned(), value.to_string()));
+        self.facts.insert(name.to_owned(), value.to_string());
     }
 
     /// Adds a process.
     pub fn process(&mut self, pid: u32, parent_pid: Option<u32>, command: &str) -> ProcessId {
         self.n_processes += 1;
-        self.processes.push((self.n_processes, pid, parent_pid, command.to_owned()));
-        ProcessId(self.n_processes)
+        let id = ProcessId(self.n_processes);
+        self.pending.processes.push((id, pid, parent_pid, command.to_owned()));
+        id
     }
 
-    /// Adds a module, or finds it.
-    pub fn module(&mut self, path: &str) -> ModuleId {
-        if let Some(&id) = self.modules.get(path) {
-            return ModuleId(id);
-        }
-        let id = self.modules.len() as i64 + 1;
-        self.modules.insert(path.to_owned(), id);
-        self.new_modules.push((id, path.to_owned()));
-        ModuleId(id)
-    }
-
-    /// States the build-id of a module.
-    pub fn build_id(&mut self, module: ModuleId, build_id: &str) {
-        self.build_ids.push((module, build_id.to_owned()));
-    }
-
-    /// States where a module is loaded.
-    pub fn mapping(&mut self, process: ProcessId, module: ModuleId, bias: u64) {
-        self.mappings.push((process, module, bias));
-    }
-
-    /// Counts a tick whose stack is `frames`, innermost first.
-    pub fn tick(&mut self, key: TickKey, frames: &[Address]) {
-        let mut context = 0;
-        for &frame in frames.iter().rev() {
-            let next = self.contexts.len() as i64 + 1;
-            let parent = context;
-            context = *self.contexts.entry((parent, frame)).or_insert(next);
-            if context == next {
-                self.new_contexts.push((next, parent, frame));
-            }
-        }
-        *self.ticks.entry((key, context)).or_default() += 1;
-    }
-
-    /// Counts a burst that started at `start`.
-    pub fn burst(&mut self, start: Address, end_reason: &'static str, counts: BurstCounts) {
-        let sums = self.bursts.entry((start, end_reason)).or_default();
-        sums.n += counts.n;
-        sums.records += counts.records;
-        sums.checks += counts.checks;
-        sums.cycles += counts.cycles;
-    }
-
-    /// Counts steps from block to block.
-    pub fn edge(&mut self, from: Address, to: Address, n: u64) {
-        *self.edges.entry((from, to)).or_default() += n;
+    /// States where a module was loaded in a process.
+    pub fn module_at(&mut self, process: ProcessId, path: &str, bias: u64) {
+        self.pending.mappings.push((process, path.to_owned(), bias));
     }
 
     /// Keeps raw samples, already compressed.
     pub fn trace(&mut self, process: ProcessId, n_samples: u64, n_bytes: u64, compressed: Vec<u8>) {
-        self.traces.push((process, n_samples, n_bytes, compressed));
+        self.pending.traces.push((process, n_samples, n_bytes, compressed));
     }
 
-    /// Writes everything counted since the last time, in one transaction.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        let database = |cause| Error::Database { path: self.path.clone(), cause };
+    /// Makes the file equal to `profile`, and writes what [`Recording::flush`] does, in one transaction.
+    pub fn write(&mut self, profile: &Profile) -> Result<(), Error> {
+        let database = |cause| Error::database(&self.path, cause);
         let transaction = self.connection.transaction().map_err(database)?;
-        let write = |db: &Transaction<'_>| -> rusqlite::Result<()> {
-            let mut statement = db.prepare_cached("INSERT OR REPLACE INTO fact VALUES (?, ?)")?;
-            for (name, value) in &self.facts {
-                statement.execute(params![name, value])?;
-            }
-            let mut statement = db.prepare_cached("INSERT INTO process VALUES (?, ?, ?, ?)")?;
-            for (id, pid, parent_pid, command) in &self.processes {
-                statement.execute(params![id, pid, parent_pid, command])?;
-            }
-            let mut statement = db.prepare_cached("INSERT INTO module (id, path) VALUES (?, ?)")?;
-            for (id, path) in &self.new_modules {
-                statement.execute(params![id, path])?;
-            }
-            let mut statement = db.prepare_cached("UPDATE module SET build_id = ? WHERE id = ?")?;
-            for (module, build_id) in &self.build_ids {
-                statement.execute(params![build_id, module.0])?;
-            }
-            let mut statement = db.prepare_cached("INSERT OR IGNORE INTO mapping VALUES (?, ?, ?)")?;
-            for (process, module, bias) in &self.mappings {
-                statement.execute(params![process.0, module.0, *bias as i64])?;
-            }
-            let mut statement = db.prepare_cached("INSERT INTO context VALUES (?, ?, ?, ?)")?;
-            for (id, parent, frame) in &self.new_contexts {
-                statement.execute(params![id, parent, frame.module.map(|id| id.0), frame.address as i64])?;
-            }
-            let mut statement = db.prepare_cached(
-                "INSERT INTO tick VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
-            )?;
-            for ((key, context), n) in &self.ticks {
-                statement.execute(params![key.process.0, key.tid, context, key.outcome, *n as i64])?;
-            }
-            let mut statement = db.prepare_cached(
-                "INSERT INTO burst VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n, \
-                 records = records + excluded.records, checks = checks + excluded.checks, cycles = cycles + excluded.cycles",
-            )?;
-            for ((start, reason), sums) in &self.bursts {
-                // NULL would make every row distinct.
-                let module = start.module.map_or(0, |id| id.0);
-                let BurstCounts { n, records, checks, cycles } = *sums;
-                let sums = [n as i64, records as i64, checks as i64, cycles as i64];
-                statement.execute(params![module, start.address as i64, reason, sums[0], sums[1], sums[2], sums[3]])?;
-            }
-            let mut statement = db.prepare_cached(
-                "INSERT INTO edge VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
-            )?;
-            for ((from, to), n) in &self.edges {
-                let module = |address: &Address| address.module.map_or(0, |id| id.0);
-                statement.execute(params![
-                    module(from),
-                    from.address as i64,
-                    module(to),
-                    to.address as i64,
-                    *n as i64
-                ])?;
-            }
-            let mut statement =
-                db.prepare_cached("INSERT INTO trace (process, samples, bytes, data) VALUES (?, ?, ?, ?)")?;
-            for (process, n_samples, n_bytes, data) in &self.traces {
-                statement.execute(params![process.0, *n_samples as i64, *n_bytes as i64, data])?;
-            }
-            Ok(())
+        let write = || {
+            self.pending.write(&transaction)?;
+            self.written.write(&transaction, profile, &self.facts)
         };
-        write(&transaction).and_then(|()| transaction.commit()).map_err(database)?;
-        self.facts.clear();
-        self.processes.clear();
-        self.new_modules.clear();
-        self.build_ids.clear();
-        self.mappings.clear();
-        self.new_contexts.clear();
-        self.ticks.clear();
-        self.bursts.clear();
-        self.edges.clear();
-        self.traces.clear();
+        let written = write().map_err(database)?;
+        transaction.commit().map_err(database)?;
+        self.written = written;
+        self.pending = Pending::default();
+        Ok(())
+    }
+
+    /// Writes facts, processes and traces, in one transaction.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let database = |cause| Error::database(&self.path, cause);
+        let transaction = self.connection.transaction().map_err(database)?;
+        let write = || {
+            self.pending.write(&transaction)?;
+            self.written.add_facts(&transaction, &self.facts)
+        };
+        write().map_err(database)?;
+        transaction.commit().map_err(database)?;
+        self.written.facts_were_added(&self.facts);
+        self.pending = Pending::default();
         Ok(())
     }
 }
 
+/// Writes a profile to a file at once. An older profile of that name is replaced when all of the new one is there; any other file is left
+/// alone.
+pub fn save(path: &Path, profile: &Profile) -> Result<(), Error> {
+    refuse_foreign(path)?;
+    let beside = beside(path, &format!(".{}.partial", std::process::id()));
+    let result = Recording::create(&beside).and_then(|mut recording| recording.write(profile)).and_then(|()| {
+        let create = |cause| Error::Create { path: path.to_owned(), cause };
+        remove_journals(path);
+        std::fs::rename(&beside, path).map_err(create)
+    });
+    if result.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    result
+}
+
+impl Pending {
+    fn write(&self, db: &Transaction<'_>) -> rusqlite::Result<()> {
+        let mut insert = db.prepare_cached("INSERT INTO process VALUES (?, ?, ?, ?)")?;
+        for (id, pid, parent_pid, command) in &self.processes {
+            insert.execute(params![id.0, pid, parent_pid, command])?;
+        }
+        let mut insert = db.prepare_cached("INSERT OR IGNORE INTO mapping VALUES (?, ?, ?)")?;
+        for (process, path, bias) in &self.mappings {
+            insert.execute(params![process.0, path, *bias as i64])?;
+        }
+        let mut insert = db.prepare_cached("INSERT INTO trace (process, samples, bytes, data) VALUES (?, ?, ?, ?)")?;
+        for (process, n_samples, n_bytes, data) in &self.traces {
+            insert.execute(params![process.0, *n_samples as i64, *n_bytes as i64, data])?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes an empty profile.
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // The references between tables are documentation; rows are written in an order of their own.
+    connection.pragma_update(None, "foreign_keys", "OFF")?;
+    // An empty profile is worth no wait for the disk; what comes later is.
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    connection.execute_batch(&format!(
+        "BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; {} COMMIT;",
+        include_str!("schema.sql")
+    ))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")
+}
+
 /// Removes an older profile, with what an interrupted recording may have left beside it.
 fn remove_profile(path: &Path) -> Result<(), Error> {
-    let mut start = [0; 72];
-    match File::open(path).and_then(|mut file| file.read(&mut start)) {
-        Ok(0) => {}
-        Ok(n) => {
-            let is_profile =
-                n == 72 && start.starts_with(b"SQLite format 3\0") && start[68..72] == APPLICATION_ID.to_be_bytes();
-            if !is_profile {
-                return Err(Error::Foreign { path: path.to_owned() });
-            }
-        }
-        Err(_) => return Ok(()),
+    refuse_foreign(path)?;
+    remove_journals(path);
+    match std::fs::remove_file(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(Error::Create { path: path.to_owned(), cause }),
+        _ => Ok(()),
     }
-    let journal = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
-    for leftover in [journal("-journal"), journal("-wal"), journal("-shm")] {
-        let _ = std::fs::remove_file(leftover);
+}
+
+/// Only profiles and empty files may be overwritten.
+fn refuse_foreign(path: &Path) -> Result<(), Error> {
+    match header(path) {
+        Ok(Header::Profile | Header::Empty) => Ok(()),
+        Ok(Header::Foreign) => Err(Error::Foreign { path: path.to_owned() }),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(cause) => Err(Error::Create { path: path.to_owned(), cause }),
     }
-    std::fs::remove_file(path).map_err(|cause| Error::Create { path: path.to_owned(), cause })
+}
+
+/// What the start of a file says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Header {
+    Profile,
+    Empty,
+    Foreign,
+}
+
+/// Looks at the start of a file. Pipes, devices and folders are foreign without a look.
+fn header(path: &Path) -> io::Result<Header> {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    const APPLICATION_ID_OFFSET: usize = 68;
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(Header::Foreign);
+    }
+    let mut start = Vec::new();
+    File::open(path)?.take(APPLICATION_ID_OFFSET as u64 + 4).read_to_end(&mut start)?;
+    let has_id = start.get(APPLICATION_ID_OFFSET..) == Some(&APPLICATION_ID.to_be_bytes()[..]);
+    Ok(match (start.is_empty(), start.starts_with(MAGIC) && has_id) {
+        (true, _) => Header::Empty,
+        (_, true) => Header::Profile,
+        _ => Header::Foreign,
+    })
+}
+
+fn remove_journals(path: &Path) {
+    for suffix in ["-journal", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(beside(path, suffix));
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
 }

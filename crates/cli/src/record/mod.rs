@@ -5,7 +5,9 @@
 //! could not be started; if it merely cannot be recorded, it runs, and a warning says why.
 
 mod budget;
-mod edges;
+mod code;
+mod digest;
+mod layout;
 pub mod outside;
 mod process;
 mod progress;
@@ -26,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use attach::{Exit, Injection, Launch, Launchability, Listener, Settings, Target};
+use image::NameKind;
 use store::Recording;
 use wire::control::TickSource;
 
@@ -36,6 +39,9 @@ use crate::record::outside::Requests;
 use crate::record::progress::ProgressLine;
 use crate::record::session::{Session, interval_ns};
 use crate::record::summary::Ending;
+use crate::symbols::{self, Symbolizer};
+
+pub use translation::cache_folder;
 
 /// Ticks per second that a POSIX timer can be relied on for: the kernel looks at it once per scheduler tick.
 const TIMER_LIMIT_HZ: f64 = 200.0;
@@ -173,7 +179,9 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
     for (name, value) in summary::facts(&session, &ending) {
         session.recording.fact(name, value);
     }
-    session.flush();
+    let mut profile = session.builder.profile();
+    name_functions(&mut profile);
+    session.write(&profile);
     if !props.quiet {
         let text = summary::text(&session, &ending, props.budget);
         let _ = write!(std::io::stderr(), "strobe: {}: {}\n{text}", ending.command, ending.how);
@@ -189,6 +197,19 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         warn(&format!("{false_steps} steps of traces are false; this is a bug in strobe"));
     }
     Ok(())
+}
+
+/// Names from symbol tables are in the profile itself, so that it can be read without the files.
+fn name_functions(profile: &mut profile::Profile) {
+    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(cache_folder()));
+    let places: Vec<_> = profile.functions.iter().map(|function| (function.module, function.address)).collect();
+    symbolizer.resolve(&places);
+    for function in &mut profile.functions {
+        let name = symbolizer.function_name(function.module, function.address);
+        if name.kind != NameKind::Synthetic {
+            function.name = name.raw;
+        }
+    }
 }
 
 /// A program that ended before its code was translated would be no better off next time, so what ticks have asked for is finished.
@@ -223,6 +244,7 @@ fn tick_source(props: &RecordProps) -> TickSource {
     match props.tick_source {
         TickChoice::Timer => TickSource::PosixTimer,
         TickChoice::Perf => TickSource::Perf,
+        TickChoice::Off => TickSource::Off,
         TickChoice::Auto => {
             let is_fast = props.rate_hz.is_some_and(|hz| hz > TIMER_LIMIT_HZ);
             if is_fast && attach::probe::system().has_perf_ticks { TickSource::Perf } else { TickSource::PosixTimer }

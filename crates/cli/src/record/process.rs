@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use attach::{Hindrance, MappedModule, PerfTicks, Placed, Process, SampleRef};
-use store::{Address, BurstCounts, ModuleId, ProcessId, Recording, TickKey};
-use wire::sample::{EndReason, Outcome, RECORD_ADDRESS_BITS, RIP};
+use profile::Builder;
+use profile::builder::BlockRef;
+use profile::model::ModuleId;
+use store::{ProcessId, Recording};
+use wire::sample::{EndReason, Outcome, RIP};
 
-use crate::record::edges::EdgeCounter;
-use crate::record::tally::{Tally, end_reason_name, outcome_name};
+use crate::record::digest::Digest;
+use crate::record::layout::Layout;
+use crate::record::tally::{Tally, end_reason_name};
 use crate::record::trace_check::{self, Burst, CheckedModule, Findings};
 use crate::record::translation::Translation;
 use crate::record::unwind::StackUnwinder;
@@ -24,9 +28,9 @@ pub struct Watched {
     pub cpu_ns: u64,
     pub modules: Vec<Module>,
     unwinder: StackUnwinder,
-    edges: EdgeCounter,
+    pub layout: Layout,
+    pub digest: Digest,
     checked: Vec<CheckedModule>,
-    cluster_lows: Vec<u64>,
     /// Ticks in code that has no copy yet, by the module's base; 0: no known module.
     pub wanted: BTreeMap<u64, u64>,
     /// Where bursts ended before their time, and why.
@@ -57,6 +61,17 @@ impl Module {
     }
 }
 
+/// Where samples go.
+#[derive(Debug)]
+pub struct Sinks<'a> {
+    pub builder: &'a mut Builder,
+    pub tally: &'a mut Tally,
+    pub findings: &'a mut Findings,
+    pub recording: &'a mut Recording,
+    /// Of the time-stamp counter.
+    pub ns_per_cycle: f64,
+}
+
 /// What of the samples is wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
@@ -68,16 +83,16 @@ pub struct Wanted {
 const TRACE_BYTES: usize = 4 << 20;
 
 impl Watched {
-    pub fn new(process: Arc<Process>, id: ProcessId, threads: &[String]) -> Watched {
+    pub fn new(process: Arc<Process>, id: ProcessId, command: String, threads: &[String]) -> Watched {
         Watched {
-            cluster_lows: process.clusters().iter().map(|cluster| cluster.lo).collect(),
+            layout: Layout::new(process.clusters().iter().map(|cluster| cluster.lo).collect()),
+            digest: Digest::new(process.pid(), command),
             process,
             id,
             last_scan: Instant::now(),
             cpu_ns: 0,
             modules: Vec::new(),
             unwinder: StackUnwinder::new(),
-            edges: EdgeCounter::new(),
             checked: Vec::new(),
             wanted: BTreeMap::new(),
             departures: BTreeMap::new(),
@@ -111,6 +126,13 @@ impl Watched {
         }
     }
 
+    /// The control flow of a module is known, its blocks numbered from `first`.
+    pub fn set_code(&mut self, base: u64, first: BlockRef, translation: &Translation, builder: &mut Builder) {
+        let Some(code) = translation.code.get() else { return };
+        self.layout.set_code(base, first, Arc::clone(code));
+        self.digest.release(builder, &mut self.layout, false);
+    }
+
     /// Takes copies of changed code out of use. Returns the paths of the modules.
     pub fn unplace_changed(&self) -> Vec<PathBuf> {
         let changed = self.process.unplace_changed().unwrap_or_default();
@@ -123,30 +145,23 @@ impl Watched {
     pub fn remove(&mut self, base: u64) -> Option<Module> {
         let index = self.modules.iter().position(|module| module.mapped.base == base)?;
         self.unwinder.remove(base);
+        self.layout.remove(base);
         self.checked.retain(|module| module.start != base);
         Some(self.modules.remove(index))
     }
 
     /// Takes one sample.
-    pub fn take(
-        &mut self,
-        sample: &SampleRef<'_>,
-        wanted: Wanted,
-        tally: &mut Tally,
-        findings: &mut Findings,
-        recording: &mut Recording,
-    ) {
+    pub fn take(&mut self, sample: &SampleRef<'_>, wanted: Wanted, sinks: &mut Sinks<'_>) {
         let header = &sample.header;
-        tally.add(header);
+        sinks.tally.add(header);
         if !self.threads.wants(self.process.pid(), header.tid) {
             return;
         }
         let Some(outcome) = Outcome::from_u8(header.outcome) else { return };
-        let frames: Vec<Address> =
-            self.unwinder.unwind(&header.registers, sample.stack).into_iter().map(|pc| self.address(pc)).collect();
-        recording.tick(TickKey { process: self.id, tid: header.tid, outcome: outcome_name(outcome) }, &frames);
+        let frames = self.unwinder.unwind(&header.registers, sample.stack);
+        self.digest.take(sinks.builder, &mut self.layout, sample, &frames, sinks.ns_per_cycle);
         match outcome {
-            Outcome::Burst => self.take_burst(sample, wanted, findings, recording),
+            Outcome::Burst => self.take_burst(sample, wanted, sinks),
             Outcome::NoCopy | Outcome::Outside => {
                 let module = self.modules.iter().find(|module| module.contains(header.registers[RIP]));
                 *self.wanted.entry(module.map_or(0, |module| module.mapped.base)).or_default() += 1;
@@ -155,34 +170,19 @@ impl Watched {
         }
     }
 
-    fn take_burst(
-        &mut self,
-        sample: &SampleRef<'_>,
-        wanted: Wanted,
-        findings: &mut Findings,
-        recording: &mut Recording,
-    ) {
+    fn take_burst(&mut self, sample: &SampleRef<'_>, wanted: Wanted, sinks: &mut Sinks<'_>) {
         let header = &sample.header;
         let end_reason = EndReason::from_u8(header.end_reason).unwrap_or(EndReason::None);
-        let spent = header.end_tsc.saturating_sub(header.resume_tsc).saturating_sub(header.system_call_cycles);
-        let counts = BurstCounts {
-            n: 1,
-            records: u64::from(header.n_records),
-            checks: u64::from(header.checks_planned.saturating_sub(header.checks_left)),
-            cycles: if end_reason == EndReason::Died { 0 } else { spent },
-        };
-        recording.burst(self.address(header.registers[RIP]), end_reason_name(end_reason), counts);
         if end_reason != EndReason::Full {
             *self.departures.entry((end_reason, header.end_pc)).or_default() += 1;
         }
-        self.edges.add(sample.records);
         if wanted.checks_traces {
-            let blocks: Vec<u64> = sample.records.iter().map(|&record| self.block_address(record)).collect();
+            let blocks: Vec<u64> = sample.records.iter().map(|&record| self.layout.record_address(record)).collect();
             let burst = Burst { start_pc: header.registers[RIP], blocks: &blocks, end_reason, end_pc: header.end_pc };
-            trace_check::check(&self.checked, &burst, findings);
+            trace_check::check(&self.checked, &burst, sinks.findings);
         }
         if wanted.keeps_traces {
-            self.keep(sample, recording);
+            self.keep(sample, sinks.recording);
         }
     }
 
@@ -206,12 +206,8 @@ impl Watched {
         }
     }
 
-    /// Hands collected counts to the recording.
+    /// Hands kept samples to the recording.
     pub fn hand_on(&mut self, recording: &mut Recording) {
-        let counts: Vec<_> = self.edges.take().collect();
-        for (from, to, n) in counts {
-            recording.edge(self.address(self.block_address(from)), self.address(self.block_address(to)), n);
-        }
         if !self.trace.is_empty() {
             self.hand_on_trace(recording);
         }
@@ -230,19 +226,6 @@ impl Watched {
             };
             (format!("{} at {place}", end_reason_name(reason)), n)
         })
-    }
-
-    fn block_address(&self, record: u32) -> u64 {
-        let cluster = (record >> RECORD_ADDRESS_BITS) as usize;
-        let low = self.cluster_lows.get(cluster).copied().unwrap_or(0);
-        low + u64::from(record & ((1 << RECORD_ADDRESS_BITS) - 1))
-    }
-
-    fn address(&self, pc: u64) -> Address {
-        match self.modules.iter().find(|module| module.contains(pc)) {
-            Some(module) => Address { module: Some(module.id), address: pc.wrapping_sub(module.mapped.bias) },
-            None => Address { module: None, address: pc },
-        }
     }
 }
 

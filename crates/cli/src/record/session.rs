@@ -3,27 +3,36 @@
 //! Three threads: one waits for processes to join, one translates, and this one does the rest, a few hundred times a second at most.
 //! Nothing that the target waits for happens here; it waits for nothing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use attach::{Joined, Listener, MappedModule, Process, Settings};
+use attach::{Joined, Listener, MappedModule, Placed, Process, Settings};
+use profile::builder::Options;
+use profile::model::ModuleId;
+use profile::{Builder, Profile};
 use store::Recording;
 use wire::control::TickSource;
 
 use crate::props::RecordProps;
 use crate::record::budget::Budget;
+use crate::record::digest::PROBES;
 use crate::record::outside::Requests;
-use crate::record::process::{Module, Wanted, Watched};
+use crate::record::process::{Module, Sinks, Wanted, Watched};
 use crate::record::tally::{Cost, Tally, Yields};
 use crate::record::trace_check::Findings;
-use crate::record::translation::{FileKey, Translator};
+use crate::record::translation::{FileKey, Translation, Translator};
 use crate::record::work::{Done, Job, Work};
 
 const ADJUST_EVERY: Duration = Duration::from_millis(50);
 const SCAN_EVERY: Duration = Duration::from_millis(100);
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Times the time that writing the profile takes, until it is written again.
+const WRITE_PAUSE: u32 = 20;
 const N_ACCEPTORS: usize = 2;
+/// For the control flow of code that a process ran that has ended.
+const LONGEST_WAIT_FOR_CODE: Duration = Duration::from_secs(20);
 /// Between ticks of a process in which no bursts may start.
 const HINDERED_INTERVAL_NS: u64 = 1_000_000_000;
 /// Tries over which the hit rate is judged.
@@ -33,6 +42,9 @@ const HIT_WINDOW: u64 = 20;
 pub struct Session<'a> {
     props: &'a RecordProps,
     pub recording: Recording,
+    pub builder: Builder,
+    /// Build-ids are read once per file.
+    module_ids: HashMap<FileKey, ModuleId>,
     pub translator: Arc<Translator>,
     work: Work,
     joined: Receiver<Joined>,
@@ -59,6 +71,8 @@ pub struct Session<'a> {
     pub warm_after: Option<Duration>,
     last_adjust: Instant,
     last_flush: Instant,
+    last_write: Instant,
+    write_time: Duration,
     pub write_error: Option<String>,
     pub delivery_seconds: f64,
 }
@@ -74,6 +88,8 @@ pub struct Totals {
     /// Threads that were seen with the signal of ticks blocked.
     pub threads_blind: u64,
     pub unloads: u64,
+    /// Bursts that no control flow was known for.
+    pub untold_bursts: u64,
     pub bad_streams: u64,
     pub cpu_ns: u64,
     pub n_placed: u64,
@@ -138,6 +154,8 @@ impl<'a> Session<'a> {
         Session {
             props,
             recording,
+            builder: Builder::new(Options { probes: PROBES, ..Options::SAMPLED }),
+            module_ids: HashMap::new(),
             translator,
             work,
             joined,
@@ -161,6 +179,8 @@ impl<'a> Session<'a> {
             warm_after: None,
             last_adjust: now,
             last_flush: now,
+            last_write: now,
+            write_time: Duration::ZERO,
             write_error: None,
             delivery_seconds: 0.0,
         }
@@ -197,7 +217,6 @@ impl<'a> Session<'a> {
         }
         self.processes = processes;
         self.set_enabled(false);
-        self.flush();
     }
 
     pub fn cost(&self) -> Cost {
@@ -271,7 +290,7 @@ impl<'a> Session<'a> {
         process.set_interval_ns(interval_ns(setting.rate_hz));
         process.set_burst_checks(setting.burst_checks);
         self.n_processes += 1;
-        let mut watched = Watched::new(Arc::clone(&process), id, &self.props.threads);
+        let mut watched = Watched::new(Arc::clone(&process), id, command, &self.props.threads);
         if self.tick_source == TickSource::Perf {
             match process.start_perf_ticks(interval_ns(setting.rate_hz)) {
                 Ok(ticks) => watched.perf_ticks = Some(ticks),
@@ -288,8 +307,9 @@ impl<'a> Session<'a> {
     /// A forked child runs its parent's copies.
     fn inherit(&mut self, child: &mut Watched, parent: u32) {
         let Some(parent) = self.processes.iter().find(|watched| watched.process.pid() == parent) else { return };
+        child.layout.inherit(&parent.layout);
         for module in &parent.modules {
-            self.recording.mapping(child.id, module.id, module.mapped.bias);
+            self.recording.module_at(child.id, &module.mapped.path.display().to_string(), module.mapped.bias);
             let mapped = module.mapped.clone();
             child.modules.push(Module { mapped, id: module.id, translation: None, placed: None, problem: None });
             if let Some(translation) = &module.translation {
@@ -308,19 +328,31 @@ impl<'a> Session<'a> {
             }
             watched.remove(module.base);
             let path = module.path.display().to_string();
-            let id = self.recording.module(&path);
-            self.recording.mapping(watched.id, id, module.bias);
+            let device = rustix::fs::makedev(module.dev.0, module.dev.1);
+            let cluster = module.cluster.unwrap_or_default();
+            let key = FileKey { path: module.path.clone(), device, inode: module.inode, cluster };
+            let id = self.module_id(&key);
+            self.recording.module_at(watched.id, &path, module.bias);
+            watched.layout.add(module.base, module.end, module.bias, id);
             let problem = self.obstacle(&module);
             if let Some(problem) = &problem {
                 *self.counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
-            } else if let Some(cluster) = module.cluster {
-                let device = rustix::fs::makedev(module.dev.0, module.dev.1);
-                let key = FileKey { path: module.path.clone(), device, inode: module.inode, cluster };
+            } else if module.cluster.is_some() {
                 let urgency = urgency(&module);
                 self.work.add(Job { process: Arc::clone(&watched.process), module: module.clone(), key, urgency });
             }
             watched.modules.push(Module { mapped: module, id, translation: None, placed: None, problem });
         }
+    }
+
+    fn module_id(&mut self, key: &FileKey) -> ModuleId {
+        if let Some(&id) = self.module_ids.get(key) {
+            return id;
+        }
+        let build_id = Translator::build_id(key).unwrap_or_default();
+        let id = self.builder.module(&key.path.display().to_string(), &build_id);
+        self.module_ids.insert(key.clone(), id);
+        id
     }
 
     fn obstacle(&self, module: &MappedModule) -> Option<String> {
@@ -341,27 +373,35 @@ impl<'a> Session<'a> {
 
     fn take_translations(&mut self) {
         while let Ok(Done { pid, base, result }) = self.done.try_recv() {
-            let Some(watched) = self.processes.iter_mut().find(|watched| watched.process.pid() == pid) else {
-                continue;
-            };
-            match result {
-                Ok((translation, placed)) => {
-                    self.counters.n_placed += 1;
-                    watched.add_translation(base, &translation, Some(placed));
-                    let Some(module) = watched.modules.iter().find(|module| module.mapped.base == base) else {
-                        continue;
-                    };
-                    if let Some(build_id) = &translation.build_id {
-                        self.recording.build_id(module.id, build_id);
-                    }
+            self.take_translation(pid, base, result, None);
+        }
+    }
+
+    /// A module has been placed, or could not be. `ending` is a process that is no more among the others.
+    fn take_translation(
+        &mut self,
+        pid: u32,
+        base: u64,
+        result: Result<(Arc<Translation>, Placed), String>,
+        ending: Option<&mut Watched>,
+    ) {
+        let Session { processes, counters, builder, .. } = self;
+        let mut all = processes.iter_mut().chain(ending);
+        let Some(watched) = all.find(|watched| watched.process.pid() == pid) else { return };
+        let Some(module) = watched.modules.iter_mut().find(|module| module.mapped.base == base) else { return };
+        match result {
+            Ok((translation, placed)) => {
+                counters.n_placed += 1;
+                let first = translation.code.get().and_then(|code| builder.set_code(module.id, Arc::clone(code)));
+                watched.add_translation(base, &translation, Some(placed));
+                if let Some(first) = first {
+                    watched.set_code(base, first, &translation, builder);
                 }
-                Err(problem) => {
-                    if let Some(module) = watched.modules.iter_mut().find(|module| module.mapped.base == base) {
-                        let path = module.mapped.path.display();
-                        *self.counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
-                        module.problem = Some(problem);
-                    }
-                }
+            }
+            Err(problem) => {
+                let path = module.mapped.path.display();
+                *counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
+                module.problem = Some(problem);
             }
         }
     }
@@ -389,8 +429,10 @@ impl<'a> Session<'a> {
         }
         let wanted = Wanted { checks_traces: self.props.verify, keeps_traces: self.props.keep_trace };
         let process = Arc::clone(&watched.process);
-        let Session { tally, findings, recording, .. } = self;
-        let mut sink = |sample: attach::SampleRef<'_>| watched.take(&sample, wanted, tally, findings, recording);
+        let ns_per_cycle = 1e9 / self.clock.cycles_per_second();
+        let Session { builder, tally, findings, recording, .. } = self;
+        let mut sinks = Sinks { builder, tally, findings, recording, ns_per_cycle };
+        let mut sink = |sample: attach::SampleRef<'_>| watched.take(&sample, wanted, &mut sinks);
         let drained = if is_last { process.salvage(&mut sink) } else { process.drain(&mut sink) };
         self.counters.bad_streams += drained.bad_streams;
         if let Ok(time) = process.cpu_time() {
@@ -404,6 +446,9 @@ impl<'a> Session<'a> {
     /// A process is gone, or the recording is over: its last samples and counters.
     fn end(&mut self, watched: &mut Watched) {
         self.drain_one(watched, true);
+        self.wait_for_code(watched);
+        watched.digest.release(&mut self.builder, &mut watched.layout, true);
+        self.counters.untold_bursts += watched.digest.n_untold;
         watched.hand_on(&mut self.recording);
         let counters = watched.process.counters();
         for (place, n) in watched.named_departures() {
@@ -417,6 +462,15 @@ impl<'a> Session<'a> {
         self.counters.unloads += u64::from(counters.unloads);
         self.counters.threads_blind += watched.blind_threads.len() as u64;
         self.counters.cpu_ns += std::mem::take(&mut watched.cpu_ns);
+    }
+
+    /// Bursts of a process that has ended may still wait for control flow that is being made.
+    fn wait_for_code(&mut self, watched: &mut Watched) {
+        let started = Instant::now();
+        while watched.digest.is_waiting() && self.is_translating() && started.elapsed() < LONGEST_WAIT_FOR_CODE {
+            let Ok(Done { pid, base, result }) = self.done.recv_timeout(SCAN_EVERY) else { continue };
+            self.take_translation(pid, base, result, Some(&mut *watched));
+        }
     }
 
     fn judge_warmth(&mut self) {
@@ -496,7 +550,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A profile that cannot be written does not stop the program; the loss is reported at the end.
+    /// Writes the profile so far, or only what is cheap if the last time took long.
     pub fn flush(&mut self) {
         self.last_flush = Instant::now();
         for watched in &mut self.processes {
@@ -507,9 +561,20 @@ impl<'a> Session<'a> {
             }
             watched.blind_threads.extend(watched.process.threads_that_block_ticks().unwrap_or_default());
         }
-        if let Err(error) = self.recording.flush() {
+        if self.last_write.elapsed() >= self.write_time * WRITE_PAUSE {
+            let profile = self.builder.profile();
+            self.write(&profile);
+        }
+    }
+
+    /// A profile that cannot be written does not stop the program; the loss is reported at the end.
+    pub fn write(&mut self, profile: &Profile) {
+        let started = Instant::now();
+        if let Err(error) = self.recording.write(profile) {
             self.write_error.get_or_insert(error.to_string());
         }
+        self.write_time = started.elapsed();
+        self.last_write = Instant::now();
     }
 
     pub fn close(self) -> Recording {

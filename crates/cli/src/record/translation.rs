@@ -15,10 +15,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use emit::ModuleCopy;
+use flow::ModuleFlow;
 use image::Image;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ReadCache, ReadRef};
+use profile::ModuleCode;
 
+use crate::record::code::module_code;
 use crate::record::trace_check::BlockIndex;
 use crate::record::unwind::UnwindSections;
 use crate::threads::Threads;
@@ -32,10 +35,28 @@ pub struct Translation {
     pub build_id: Option<String>,
     pub copy: ModuleCopy,
     pub unwind: UnwindSections,
-    /// Only when traces are checked; see [`Translator::index_blocks`].
+    /// Control flow for the profile; see [`Translator::find_code`].
+    pub code: OnceLock<Arc<ModuleCode>>,
+    /// Only when traces are checked.
     pub blocks: OnceLock<Arc<BlockIndex>>,
+    /// Of a module that was analyzed just now.
+    flow: Mutex<Option<Box<ModuleFlow>>>,
     pub from_cache: bool,
     pub time: Duration,
+}
+
+impl Translation {
+    fn new(
+        build_id: Option<String>,
+        copy: ModuleCopy,
+        unwind: UnwindSections,
+        flow: Option<ModuleFlow>,
+        time: Duration,
+    ) -> Translation {
+        let from_cache = flow.is_none();
+        let flow = Mutex::new(flow.map(Box::new));
+        Translation { build_id, copy, unwind, code: OnceLock::new(), blocks: OnceLock::new(), flow, from_cache, time }
+    }
 }
 
 /// What a mapped file is identified by.
@@ -85,7 +106,7 @@ impl Translator {
         let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
         if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
             let time = started.elapsed();
-            return Ok(Translation { build_id, copy, unwind, blocks: OnceLock::new(), from_cache: true, time });
+            return Ok(Translation::new(build_id, copy, unwind, None, time));
         }
         let bytes = source.read()?;
         let image = Image::parse(&bytes)?;
@@ -98,23 +119,43 @@ impl Translator {
             // A cache that cannot be written only makes the next run slower.
             let _ = write_atomically(&path, &copy.to_bytes());
         }
-        let blocks = OnceLock::new();
-        if self.keeps_flow {
-            blocks.get_or_init(|| Arc::new(BlockIndex::new(Arc::new(flow))));
-        }
-        Ok(Translation { build_id, copy, unwind, blocks, from_cache: false, time })
+        Ok(Translation::new(build_id, copy, unwind, Some(flow), time))
     }
 
-    /// Makes sure that traces through the module can be checked, if they are to be. A copy from the cache comes without control flow, and
-    /// the program should not wait for that.
-    pub fn index_blocks(&self, key: &FileKey, translation: &Translation) {
-        if !self.keeps_flow || translation.blocks.get().is_some() {
-            return;
+    /// Makes sure that the module's control flow is known: from the cache, from the analysis that the copy was made by, or from a new one.
+    /// The program should not wait for that, so it is done after the copy is in place.
+    pub fn find_code(&self, key: &FileKey, translation: &Translation) -> Result<()> {
+        if translation.code.get().is_some() {
+            return Ok(());
         }
-        let Ok(bytes) = Source::open(key).and_then(|source| source.read()) else { return };
-        let Ok(image) = Image::parse(&bytes) else { return };
-        let flow = flow::analyze(&image, &Threads(self.n_threads));
-        translation.blocks.get_or_init(|| Arc::new(BlockIndex::new(Arc::new(flow))));
+        let threads = Threads(self.n_threads);
+        let source = Source::open(key)?;
+        let name = self.cache_name(key, translation.build_id.as_deref(), &source);
+        let cached_at = self.cache.as_ref().map(|folder| folder.join(name).with_extension("code"));
+        let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
+        if let Some(code) = cached.and_then(|bytes| ModuleCode::from_bytes(&bytes).ok()).filter(|_| !self.keeps_flow) {
+            translation.code.get_or_init(|| Arc::new(code));
+            return Ok(());
+        }
+        let made = translation.flow.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let flow = match made {
+            Some(flow) => flow,
+            None => Box::new(flow::analyze(&Image::parse(&source.read()?)?, &threads)),
+        };
+        let code = module_code(&flow, &threads);
+        if let Some(path) = cached_at {
+            let _ = write_atomically(&path, &code.to_bytes());
+        }
+        translation.code.get_or_init(|| Arc::new(code));
+        if self.keeps_flow {
+            translation.blocks.get_or_init(|| Arc::new(BlockIndex::new(Arc::new(*flow))));
+        }
+        Ok(())
+    }
+
+    /// The build-id of a file, if it has one.
+    pub fn build_id(key: &FileKey) -> Option<String> {
+        Source::open(key).ok()?.build_id().ok()?
     }
 
     fn cache_name(&self, key: &FileKey, build_id: Option<&str>, source: &Source) -> String {
@@ -181,6 +222,13 @@ impl Source {
         }
     }
 
+    fn build_id(&self) -> Result<Option<String>> {
+        match &self.content {
+            Content::Memory(bytes) => build_id(&ElfFile64::parse(bytes.as_slice())?),
+            Content::File(file) => build_id(&ElfFile64::parse(&ReadCache::new(file.try_clone()?))?),
+        }
+    }
+
     /// Build-id and unwind information, without reading the whole file: a program that is in the cache should not have to wait for more.
     /// A file too damaged for that may still have code.
     fn facts(&self) -> Result<(Option<String>, UnwindSections)> {
@@ -193,8 +241,11 @@ impl Source {
 
 fn facts<'data>(data: impl ReadRef<'data>) -> Result<(Option<String>, UnwindSections)> {
     let elf = ElfFile64::<LittleEndian, _>::parse(data)?;
-    let build_id = elf.build_id()?.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
-    Ok((build_id, UnwindSections::of(&elf)))
+    Ok((build_id(&elf)?, UnwindSections::of(&elf)))
+}
+
+fn build_id<'data, R: ReadRef<'data>>(elf: &ElfFile64<'data, LittleEndian, R>) -> Result<Option<String>> {
+    Ok(elf.build_id()?.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
 /// The code that the kernel maps into every process: the same in this one as in any other.
@@ -241,7 +292,7 @@ pub fn clean_cache() {
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let metadata = entry.metadata().ok()?;
-            let is_copy = entry.path().extension().is_some_and(|extension| extension == "copy");
+            let is_copy = entry.path().extension().is_some_and(|extension| extension == "copy" || extension == "code");
             is_copy.then(|| (metadata.modified().unwrap_or(std::time::UNIX_EPOCH), metadata.len(), entry.path()))
         })
         .collect();

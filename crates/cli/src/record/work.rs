@@ -53,11 +53,11 @@ impl Work {
         let for_worker = Arc::clone(&shared);
         let (send_placed, placed) = channel::<(FileKey, Done)>();
         let for_indexer = Arc::clone(&translator);
-        // Control flow for checking traces may take its time; the next module should not wait for it.
+        // Control flow may take its time; the next module should not wait for it.
         std::thread::spawn(move || {
             for (key, each) in placed {
                 if let Ok((translation, _)) = &each.result {
-                    for_indexer.index_blocks(&key, translation);
+                    let _ = for_indexer.find_code(&key, translation);
                 }
                 let _ = done.send(each);
             }

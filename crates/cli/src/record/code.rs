@@ -1,0 +1,125 @@
+//! Control flow as profiles need it: from what `flow` knows of a module to what `profile` wants to know.
+//!
+//! Blocks are listed once, by address, with the function that owns them; where functions share code, the one that
+//! [`flow::ModuleFlow::function_containing`] names, as in copies. Paths are cut where Ball-Larus numbering cuts them, extra cuts of functions
+//! with too many paths included, so that sampled and exact profiles speak of the same paths.
+
+use flow::callgraph::FunctionId;
+use flow::graph::BlockId;
+use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, PlanOptions, Truncation};
+use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
+use profile::code::{CodeBlock, CodeFunction, CodeLoop, ModuleCode, NO_LOOP};
+use profile::model::BlockEnd;
+use rustc_hash::FxHashMap;
+
+const PLAN: PlanOptions<'_> =
+    PlanOptions { truncation: Truncation::BackEdges, order: EdgeOrder::Classic, max_paths: DEFAULT_MAX_PATHS };
+
+/// Converts a module.
+pub fn module_code(flow: &ModuleFlow, executor: &impl Executor) -> ModuleCode {
+    let ids: Vec<u32> = (0..flow.functions.len() as u32).collect();
+    let cuts = executor.map(&ids, |&id| cut_edges(&flow.functions[id as usize]));
+    let mut code = ModuleCode { functions: flow.functions.iter().map(function).collect(), ..ModuleCode::default() };
+    let mut owned: Vec<(u32, BlockId)> = Vec::new();
+    for (id, function) in flow.functions.iter().enumerate() {
+        let is_owned = |block: &BlockId| {
+            flow.function_containing(function.cfg.block(*block).range.start) == Some(FunctionId(id as u32))
+        };
+        owned.extend(function.cfg.graph.blocks().filter(is_owned).map(|block| (id as u32, block)));
+    }
+    let start = |&(id, block): &(u32, BlockId)| flow.functions[id as usize].cfg.block(block).range.start;
+    owned.sort_by_key(start);
+    owned.dedup_by_key(|each| start(each));
+    let index_of: FxHashMap<(u32, BlockId), u32> = owned.iter().copied().zip(0..).collect();
+    let first_loops = add_loops(&mut code, flow, &index_of);
+    for &(id, block) in &owned {
+        let function = &flow.functions[id as usize];
+        let innermost = function.loops.innermost(block);
+        let innermost_loop = innermost.and_then(|each| first_loops.get(&(id, each.0)).copied());
+        code.blocks.push(code_block(function, id, block, innermost_loop.unwrap_or(NO_LOOP)));
+    }
+    for (&id, cuts) in ids.iter().zip(&cuts) {
+        let index = |block: BlockId| index_of.get(&(id, block)).copied();
+        code.cuts.extend(cuts.iter().filter_map(|&(from, to)| Some((index(from)?, index(to)?))));
+    }
+    code.cuts.sort_unstable();
+    code
+}
+
+fn function(flow: &FunctionFlow) -> CodeFunction {
+    let main = flow.parts.iter().find(|part| part.start <= flow.entry && flow.entry < part.end);
+    CodeFunction { address: flow.entry.0, size: main.map_or(0, |part| part.end - flow.entry) }
+}
+
+/// Edges inside the function at which paths end.
+fn cut_edges(function: &FunctionFlow) -> Vec<(BlockId, BlockId)> {
+    if function.loops.all().is_empty() && function.cfg.graph.n_blocks() < 32 {
+        return Vec::new();
+    }
+    let plan = PathPlan::new(&function.cfg.graph, &PLAN);
+    let graph = plan.graph();
+    let cuts = graph.edge_ids().filter(|&edge| plan.is_cut(edge)).map(|edge| graph.edge(edge));
+    cuts.filter_map(|edge| Some((edge.from, edge.to?))).collect()
+}
+
+/// Adds all loops. Their indices by function and number in it; a loop whose header another function owns has none.
+fn add_loops(
+    code: &mut ModuleCode,
+    flow: &ModuleFlow,
+    index_of: &FxHashMap<(u32, BlockId), u32>,
+) -> FxHashMap<(u32, u32), u32> {
+    let mut indices = FxHashMap::default();
+    for (id, function) in flow.functions.iter().enumerate() {
+        for (each, number) in function.loops.all().iter().zip(0..) {
+            let Some(&header) = index_of.get(&(id as u32, each.header)) else { continue };
+            let parent = each.parent.and_then(|parent| indices.get(&(id as u32, parent.0)).copied());
+            indices.insert((id as u32, number), code.loops.len() as u32);
+            code.loops.push(CodeLoop { header, parent: parent.unwrap_or(NO_LOOP) });
+        }
+    }
+    indices
+}
+
+fn code_block(function: &FunctionFlow, id: u32, block: BlockId, innermost_loop: u32) -> CodeBlock {
+    let facts = function.cfg.block(block);
+    let (end, target) = match facts.transfer {
+        Transfer::Next => (BlockEnd::Next, 0),
+        Transfer::Jump(target) => (BlockEnd::Jump, target.0),
+        Transfer::Branch(target) => (BlockEnd::Branch, target.0),
+        Transfer::IndirectJump => (BlockEnd::IndirectJump, 0),
+        Transfer::Call(target) => (BlockEnd::Call, target.0),
+        Transfer::IndirectCall => (BlockEnd::IndirectCall, 0),
+        Transfer::Return => (BlockEnd::Return, 0),
+        Transfer::Trap => (BlockEnd::Trap, 0),
+    };
+    CodeBlock {
+        address: facts.range.start.0,
+        size: facts.range.len() as u32,
+        last: (facts.last() - facts.range.start) as u32,
+        n_insns: facts.n_insns,
+        function: id,
+        end,
+        target,
+        innermost_loop,
+        is_entry: function.cfg.graph.is_entry(block),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_is_converted_and_survives_storage() {
+        let program = std::fs::read("/bin/sh").expect("every system has a shell");
+        let image = image::Image::parse(&program).expect("an ELF file");
+        let flow = flow::analyze(&image, &flow::Sequential);
+        let code = module_code(&flow, &flow::Sequential);
+        code.check().expect("a conversion keeps all promises");
+        assert_eq!(code.functions.len(), flow.functions.len());
+        assert!(code.blocks.len() > 1000 && code.loops.len() > 10 && code.cuts.len() >= code.loops.len());
+        let here = code.blocks.iter().filter(|block| block.is_entry).count();
+        assert!(here >= code.functions.len() / 2, "{here} entries");
+        assert_eq!(ModuleCode::from_bytes(&code.to_bytes()).expect("own bytes"), code);
+    }
+}

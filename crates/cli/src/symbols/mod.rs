@@ -1,0 +1,141 @@
+//! Names and source lines of the addresses in a profile, from the files on this machine.
+//!
+//! [`Symbolizer::resolve`] takes all addresses that will be shown and looks each up once: one module at a time, in ascending order, so
+//! that every unit of debug data is parsed once and only one module is in memory. Answers are kept on disk by build-id ([`cache`]); the
+//! next run on the same profile reads no binary beyond its build-id, and shows names even when the binary is gone. After that,
+//! [`Symbolizer`] answers from memory.
+//!
+//! Nothing here fails. A module that is missing, rebuilt or unreadable has a [`Status`] to be shown once, and its addresses have the names
+//! that the profile itself holds, or names made of the addresses.
+
+mod cache;
+mod debuginfod;
+mod dwarf;
+mod entries;
+mod files;
+mod module;
+mod source;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use image::{FunctionName, NameKind, Svma};
+use profile::model::ModuleId;
+use profile::symbols::SourceFrame;
+use profile::{Profile, Symbols};
+
+use crate::progress::Progress;
+use crate::symbols::cache::Cache;
+use crate::symbols::debuginfod::Debuginfod;
+use crate::symbols::module::ModuleSymbols;
+use crate::symbols::source::SourceFiles;
+
+pub use files::Status;
+
+/// Where to look, and where to keep what was found.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Folder for what should outlive the run; nothing is kept without one.
+    pub cache: Option<PathBuf>,
+    /// Servers to ask for debug data that is not on this machine.
+    pub servers: Vec<String>,
+    /// How long a server may be silent.
+    pub silence_timeout: Duration,
+}
+
+impl Options {
+    /// Uses what is on this machine only.
+    pub fn offline(cache: Option<PathBuf>) -> Options {
+        Options { cache, servers: Vec::new(), silence_timeout: debuginfod::SILENCE_TIMEOUT }
+    }
+
+    /// Also asks the servers in `DEBUGINFOD_URLS`.
+    pub fn with_debuginfod(cache: Option<PathBuf>) -> Options {
+        Options { servers: debuginfod::servers_from_environment(), ..Options::offline(cache) }
+    }
+}
+
+/// Knows the names and lines of the addresses it was given to resolve; of others, what the profile says.
+#[derive(Debug)]
+pub struct Symbolizer {
+    modules: Vec<ModuleSymbols>,
+    cache: Option<Cache>,
+    debuginfod: Option<Debuginfod>,
+    sources: SourceFiles,
+    faults: Vec<String>,
+}
+
+impl Symbolizer {
+    /// Checks the files of a profile's modules; names are looked up by [`Symbolizer::resolve`].
+    pub fn new(profile: &Profile, options: &Options) -> Symbolizer {
+        let mut modules: Vec<ModuleSymbols> = profile.modules.iter().map(ModuleSymbols::new).collect();
+        for function in &profile.functions {
+            if let Some(module) = modules.get_mut(function.module.index()) {
+                module.add_function(function);
+            }
+        }
+        modules.iter_mut().for_each(ModuleSymbols::sort_functions);
+        let mut faults = Vec::new();
+        let base = options.cache.as_deref();
+        let debuginfod = base.filter(|_| !options.servers.is_empty()).and_then(|base| {
+            let client = Debuginfod::new(&options.servers, base, options.silence_timeout);
+            client.map_err(|fault| faults.push(format!("debuginfod: {fault:#}"))).ok()
+        });
+        Symbolizer { modules, cache: base.and_then(Cache::open), debuginfod, sources: SourceFiles::default(), faults }
+    }
+
+    /// Looks up all addresses that are not known yet. Addresses are those of the module's file, in any order.
+    pub fn resolve(&mut self, wanted: &[(ModuleId, u64)]) {
+        let mut wanted = wanted.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let progress = Progress::new();
+        progress.show("reading names and source lines");
+        for group in wanted.chunk_by(|a, b| a.0 == b.0) {
+            let addresses: Vec<u64> = group.iter().map(|&(_, address)| address).collect();
+            let module = group.first().and_then(|(module, _)| self.modules.get_mut(module.index()));
+            if let Some(module) = module {
+                module.resolve(&addresses, self.cache.as_ref(), self.debuginfod.as_ref(), &mut self.faults);
+            }
+        }
+    }
+
+    /// The function that an address belongs to: as the file's symbols or debug data name it, else as the profile does, else by a name made
+    /// of its address.
+    pub fn function_name(&self, module: ModuleId, address: u64) -> FunctionName {
+        let name = self.module(module).and_then(|module| module.function_name(address));
+        name.unwrap_or_else(|| {
+            let function = self.module(module).and_then(|module| module.function_at(address));
+            let start = Svma(function.map_or(address, |function| function.start));
+            FunctionName { raw: format!("fn_{start:x}"), kind: NameKind::Synthetic }
+        })
+    }
+
+    /// A line of a source file, counted from 1; nothing if the file is not on this machine.
+    pub fn source_line(&self, file: &str, number: u32) -> Option<String> {
+        self.sources.line(file, number)
+    }
+
+    /// What became of a module's file. Whether it has debug data is known once one of its addresses was resolved.
+    pub fn status(&self, module: ModuleId) -> Status {
+        self.module(module).map_or(Status::Missing, ModuleSymbols::status)
+    }
+
+    /// What went wrong with debuginfod.
+    pub fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    fn module(&self, module: ModuleId) -> Option<&ModuleSymbols> {
+        self.modules.get(module.index())
+    }
+}
+
+impl Symbols for Symbolizer {
+    fn frames(&self, module: ModuleId, address: u64) -> Vec<SourceFrame> {
+        self.module(module).map(|module| module.frames(address)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,7 @@
+//! Whole modules, from file to frames: compiled programs with and without debug data, moved, deleted, rebuilt.
+
+mod fixture;
+mod frames;
+mod reuse;
+mod servers;
+mod states;

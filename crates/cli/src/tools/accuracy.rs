@@ -1,0 +1,96 @@
+//! `strobe accuracy`: how well a sampled profile agrees with the exact one.
+
+use std::io::Write;
+
+use anyhow::Result;
+use profile::accuracy::{Accuracy, ElementErrors, compare};
+use serde_json::json;
+
+use crate::tools::opened;
+use crate::tools::props::AccuracyProps;
+
+pub fn run(props: &AccuracyProps, out: &mut impl Write) -> Result<()> {
+    let accuracy = compare(&opened::open(&props.exact)?, &opened::open(&props.sampled)?);
+    if props.json {
+        serde_json::to_writer_pretty(&mut *out, &as_json(&accuracy))?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    writeln!(out, "Agreement, 100 % is best")?;
+    for (value, name, meaning) in agreements(&accuracy) {
+        writeln!(out, "  {:>9}  {name:<24}  {meaning}", percent(value))?;
+    }
+    writeln!(out, "\nErrors, 0 % is best")?;
+    writeln!(out, "  {:>12}  {:>12}", "element-wise", "hot missed")?;
+    for (errors, name) in errors(&accuracy) {
+        writeln!(out, "  {:>12}  {:>12}  {name}", percent(errors.element_wise), percent(errors.hot))?;
+    }
+    Ok(())
+}
+
+/// Two digits behind the point: agreements differ at the end.
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+fn agreements(accuracy: &Accuracy) -> [(f64, &'static str, &'static str); 8] {
+    [
+        (accuracy.wall_weight, "wall_weight", "hot paths found, by flow"),
+        (accuracy.relative_overlap, "relative_overlap", "branch biases"),
+        (accuracy.edge_overlap, "edge_overlap", "edge counts (absolute overlap)"),
+        (accuracy.block_overlap, "block_overlap", "block counts"),
+        (accuracy.path_overlap, "path_overlap", "path counts"),
+        (accuracy.call_overlap, "call_overlap", "counts of call sites and callees"),
+        (accuracy.context_overlap, "context_overlap", "entries of calling contexts"),
+        (accuracy.context_time_overlap, "context_time_overlap", "time in calling contexts"),
+    ]
+}
+
+fn errors(accuracy: &Accuracy) -> [(ElementErrors, &'static str); 3] {
+    [(accuracy.branches, "branches"), (accuracy.methods, "methods"), (accuracy.calls, "calls")]
+}
+
+/// Shares and errors as fractions of 1.
+fn as_json(accuracy: &Accuracy) -> serde_json::Value {
+    let overlaps = agreements(accuracy).map(|(value, name, _)| (name.to_owned(), json!(value)));
+    let errors = errors(accuracy).map(|(errors, name)| {
+        (format!("{name}_errors"), json!({ "element_wise": errors.element_wise, "hot": errors.hot }))
+    });
+    serde_json::Value::Object(overlaps.into_iter().chain(errors).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::Profile;
+
+    use super::*;
+
+    fn printed(json: bool) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.strobe");
+        store::save(&path, &Profile::default()).unwrap();
+        let mut out = Vec::new();
+        run(&AccuracyProps { exact: path.clone(), sampled: path, json }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_profile_agrees_with_itself() {
+        let json: serde_json::Value = serde_json::from_str(&printed(true)).unwrap();
+        for name in ["wall_weight", "relative_overlap", "edge_overlap", "context_time_overlap"] {
+            assert_eq!(json[name], 1.0, "{name}");
+        }
+        for name in ["branches_errors", "methods_errors", "calls_errors"] {
+            assert_eq!(json[name], json!({ "element_wise": 0.0, "hot": 0.0 }), "{name}");
+        }
+    }
+
+    #[test]
+    fn text_has_every_figure_of_the_json() {
+        let text = printed(false);
+        let json: serde_json::Value = serde_json::from_str(&printed(true)).unwrap();
+        for name in json.as_object().unwrap().keys() {
+            assert!(text.contains(name.trim_end_matches("_errors")), "{name}\n{text}");
+        }
+    }
+}

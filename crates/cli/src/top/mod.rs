@@ -1,0 +1,112 @@
+//! The live view: hot functions, paths and contexts of a program that is being recorded.
+//!
+//! `strobe top` reads the profile file again about once a second; `strobe record --live` hands over its own profile. Both go through the
+//! same steps: a [`snapshot`] of plain rows, a [`state`] that keys change, and a [`view`] that draws it. Only [`Screen`] touches the
+//! terminal, and gives it back when it is dropped, also after a panic.
+
+mod names;
+mod snapshot;
+mod state;
+mod view;
+
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use profile::Profile;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+
+use crate::top::names::KnownNames;
+use crate::top::snapshot::Snapshot;
+use crate::top::state::{State, Wish};
+
+/// Time between two looks at the profile.
+const REFRESH: Duration = Duration::from_secs(1);
+/// Longest wait for a key.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Watches a profile file until the user has seen enough.
+pub fn run(path: &Path) -> Result<()> {
+    let is_told_to_end = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&is_told_to_end))?;
+    }
+    // The first look comes before the screen is taken, so that an error is seen.
+    let mut profile = store::open(path)?;
+    let mut screen = Screen::take()?;
+    let mut shown_at = Instant::now();
+    screen.show(&profile)?;
+    while !is_told_to_end.load(Ordering::Relaxed) {
+        if screen.attend(NAP)?.is_some() {
+            break;
+        }
+        if shown_at.elapsed() < REFRESH || screen.state.is_paused {
+            continue;
+        }
+        // A recorder that starts over replaces the file; what was seen last stays until the next one can be read.
+        if let Ok(newer) = store::open(path) {
+            profile = newer;
+        }
+        screen.show(&profile)?;
+        shown_at = Instant::now();
+    }
+    Ok(())
+}
+
+/// The terminal, taken over for the live view.
+#[derive(Debug)]
+pub struct Screen {
+    terminal: DefaultTerminal,
+    state: State,
+    names: KnownNames,
+}
+
+impl Screen {
+    /// Takes the terminal over; a panic gives it back before its message is printed.
+    pub fn take() -> Result<Screen> {
+        ensure!(io::stdout().is_terminal(), "the live view needs a terminal; use `strobe report` in a pipe");
+        let terminal = ratatui::try_init().context("the terminal cannot be used")?;
+        Ok(Screen { terminal, state: State::default(), names: KnownNames::default() })
+    }
+
+    /// Shows a profile, unless the user has paused the view.
+    pub fn show(&mut self, profile: &Profile) -> Result<()> {
+        if !self.state.is_paused {
+            self.state.set_snapshot(Snapshot::of(profile, &mut self.names));
+        }
+        if self.names.take_was_slow() {
+            self.terminal.clear()?;
+        }
+        self.draw()
+    }
+
+    /// Waits for keys and obeys them, for at most `patience`. Says what the view cannot do by itself: to end, or to interrupt the program.
+    pub fn attend(&mut self, patience: Duration) -> Result<Option<Wish>> {
+        if !event::poll(patience)? {
+            return Ok(None);
+        }
+        let wish = match event::read()? {
+            Event::Key(key) => self.state.obey(key),
+            _ => None,
+        };
+        self.draw()?;
+        Ok(wish)
+    }
+
+    fn draw(&mut self) -> Result<()> {
+        let state = &mut self.state;
+        self.terminal.draw(|frame| view::draw(frame, state))?;
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}

@@ -1,0 +1,50 @@
+//! Names of functions in a profile that grows: looked up once, when a function is first shown.
+
+use profile::Profile;
+use profile::model::FunctionId;
+use rustc_hash::FxHashMap;
+
+use crate::symbols::{self, Symbolizer};
+use crate::tools::opened::name_of;
+
+/// Names by module and address, which stay the same while handles need not.
+#[derive(Debug, Default)]
+pub struct KnownNames {
+    names: FxHashMap<(String, u64), String>,
+    /// Whether files were read since [`KnownNames::take_was_slow`], which shows a line on the screen.
+    was_slow: bool,
+}
+
+impl KnownNames {
+    /// The names of some functions, in their order.
+    pub fn of(&mut self, profile: &Profile, functions: &[FunctionId]) -> Vec<String> {
+        let key = |id: &FunctionId| {
+            let row = &profile.functions[id.index()];
+            (profile.modules[row.module.index()].path.clone(), row.address)
+        };
+        if functions.iter().any(|id| !self.names.contains_key(&key(id))) {
+            let new: Vec<FunctionId> =
+                functions.iter().copied().filter(|id| !self.names.contains_key(&key(id))).collect();
+            let symbolizer = self.resolved(profile, &new);
+            let name = |id: &FunctionId| name_of(profile, &symbolizer, &profile.functions[id.index()]);
+            self.names.extend(new.iter().map(|id| (key(id), name(id))));
+        }
+        functions.iter().map(|id| self.names.get(&key(id)).cloned().unwrap_or_default()).collect()
+    }
+
+    fn resolved(&mut self, profile: &Profile, functions: &[FunctionId]) -> Symbolizer {
+        let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(crate::record::cache_folder()));
+        let rows = functions.iter().map(|id| &profile.functions[id.index()]).filter(|row| row.name.is_empty());
+        let places: Vec<_> = rows.map(|row| (row.module, row.address)).collect();
+        if !places.is_empty() {
+            symbolizer.resolve(&places);
+            self.was_slow = true;
+        }
+        symbolizer
+    }
+
+    /// Whether the screen has to be drawn anew.
+    pub fn take_was_slow(&mut self) -> bool {
+        std::mem::take(&mut self.was_slow)
+    }
+}

@@ -1,0 +1,171 @@
+//! `strobe contexts`: CPU time by who called whom called whom.
+
+use std::io::{self, Write};
+
+use profile::Estimate;
+use profile::model::{ContextId, FunctionId, Profile};
+use profile::query::{self, ContextNode, ContextOptions};
+use serde::Serialize;
+
+use crate::view::figures::Figure;
+use crate::view::subject::{FunctionLabel, Subject};
+use crate::view::table::{TITLE, Table, heat};
+use crate::view::{View, nothing};
+
+/// Levels beyond which the tree is not moved further to the right.
+const MAX_INDENT: usize = 40;
+
+#[derive(Debug, Serialize)]
+pub struct ContextsView {
+    /// Whether the children of a node are its callers.
+    pub inverted: bool,
+    /// Smallest share of CPU time that is shown.
+    pub min_share: f64,
+    /// Nodes before the end was cut off.
+    pub n_nodes: usize,
+    /// In preorder, the hottest child first.
+    pub nodes: Vec<NodeLine>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct NodeLine {
+    pub function: FunctionLabel,
+    pub depth: u32,
+    /// How often it was entered from its parent; unknown in an inverted tree.
+    pub entries: Option<Figure>,
+    /// Calls from below back to this node.
+    pub recursive_calls: Option<Figure>,
+    pub self_ns: Figure,
+    pub kernel_ns: Figure,
+    pub total_ns: Figure,
+    /// `total_ns` as a share of CPU time.
+    pub share: Figure,
+    /// Children that are too small to be shown.
+    pub n_pruned: u32,
+    pub pruned_ns: Figure,
+}
+
+/// Which part of the tree to show.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    pub min_share: f64,
+    pub caller: Option<FunctionId>,
+    pub callee: Option<FunctionId>,
+    pub n: usize,
+}
+
+pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
+    let kept = part.callee.map(|callee| leading_to(&subject.profile, callee));
+    let profile = kept.as_ref().unwrap_or(&subject.profile);
+    let options = ContextOptions { min_share: smallest_share(&subject.profile, profile, part), root: part.caller };
+    let mut nodes = query::context_tree(profile, options);
+    let n_nodes = nodes.len();
+    nodes.truncate(part.n);
+    let recursions = recursions(&subject.profile);
+    subject.resolve(nodes.iter().map(|node| node.function), []);
+    let cpu_ns = query::totals(&subject.profile).cpu_ns;
+    let line = |node: &ContextNode| NodeLine {
+        function: subject.label(node.function),
+        depth: node.depth,
+        entries: Some(node.entries.into()),
+        recursive_calls: recursions.get(node.context.index()).copied().flatten().map(Figure::from),
+        self_ns: node.self_ns.into(),
+        kernel_ns: node.kernel_ns.into(),
+        total_ns: node.total_ns.into(),
+        share: query::share(node.total_ns, cpu_ns).into(),
+        n_pruned: node.n_pruned,
+        pruned_ns: node.pruned_ns.into(),
+    };
+    ContextsView { inverted: false, min_share: part.min_share, n_nodes, nodes: nodes.iter().map(line).collect() }
+}
+
+/// The tree query takes shares of the profile it is given; ours are of the whole one. What leads nowhere is not shown at all.
+fn smallest_share(whole: &Profile, shown: &Profile, part: Part) -> f64 {
+    let [whole_ns, shown_ns] = [whole, shown].map(|profile| query::totals(profile).cpu_ns.value);
+    let least = if part.callee.is_some() { f64::MIN_POSITIVE } else { 0.0 };
+    if 0.0 < shown_ns { (part.min_share * whole_ns / shown_ns).max(least) } else { least }
+}
+
+/// A profile of the time in and below contexts of `callee` only. All contexts are still there.
+fn leading_to(profile: &Profile, callee: FunctionId) -> Profile {
+    let mut is_below = Vec::with_capacity(profile.contexts.len());
+    let mut contexts = profile.contexts.clone();
+    for row in &mut contexts {
+        let below = row.function == callee || row.parent.is_some_and(|parent| is_below[parent.index()]);
+        is_below.push(below);
+        if !below {
+            (row.self_ns, row.kernel_ns) = (Estimate::default(), Estimate::default());
+        }
+    }
+    // The query takes user time from functions.
+    let mut functions = profile.functions.clone();
+    functions.iter_mut().for_each(|row| row.self_ns = Estimate::default());
+    for row in &contexts {
+        functions[row.function.index()].self_ns += row.self_ns;
+    }
+    Profile { contexts, functions, ..Profile::default() }
+}
+
+/// Calls back to each context from below.
+fn recursions(profile: &Profile) -> Vec<Option<Estimate>> {
+    let mut sums: Vec<Option<Estimate>> = vec![None; profile.contexts.len()];
+    for row in &profile.recursions {
+        *sums[row.to.index()].get_or_insert_default() += row.count;
+    }
+    sums
+}
+
+/// Functions from the root to a context.
+pub fn stack(profile: &Profile, context: ContextId) -> Vec<FunctionId> {
+    let row = |id: ContextId| &profile.contexts[id.index()];
+    let mut stack: Vec<FunctionId> =
+        std::iter::successors(Some(context), |&id| row(id).parent).map(|id| row(id).function).collect();
+    stack.reverse();
+    stack
+}
+
+impl View for ContextsView {
+    const KIND: &'static str = "contexts";
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.nodes.is_empty() {
+            return nothing(out, "contexts of this size");
+        }
+        let what = if self.inverted { "Functions and their callers" } else { "Calling contexts" };
+        let least = super::figures::bare_percent(self.min_share);
+        let cut = if self.nodes.len() < self.n_nodes {
+            format!(", {} of {} lines", self.nodes.len(), self.n_nodes)
+        } else {
+            String::new()
+        };
+        writeln!(out, "{TITLE}{what}{TITLE:#} (from {least} of CPU time{cut})")?;
+        let mut table = match self.inverted {
+            true => Table::new(&["TOTAL", "TIME", "FUNCTION, BELOW IT ITS CALLERS"]),
+            false => Table::new(&["TOTAL", "SELF", "KERNEL", "ENTRIES", "CONTEXT"]),
+        };
+        for node in &self.nodes {
+            let figures = if self.inverted { node.inverted_figures() } else { node.figures() };
+            table.row(heat(node.share.value), figures.into_iter().chain([node.name()]));
+        }
+        table.print(out)
+    }
+}
+
+impl NodeLine {
+    fn figures(&self) -> Vec<String> {
+        let entries = self.entries.map_or_else(|| "-".to_owned(), Figure::count);
+        vec![self.share.percent(), self.self_ns.time(), self.kernel_ns.time(), entries]
+    }
+
+    fn inverted_figures(&self) -> Vec<String> {
+        vec![self.share.percent(), self.total_ns.time()]
+    }
+
+    fn name(&self) -> String {
+        let indent = (self.depth as usize).min(MAX_INDENT);
+        let again = self.recursive_calls.map(|calls| format!(", {} calls back from below", calls.count()));
+        let pruned = (0 < self.n_pruned).then(|| format!("  (+{} smaller, {})", self.n_pruned, self.pruned_ns.time()));
+        let (again, pruned) = (again.unwrap_or_default(), pruned.unwrap_or_default());
+        format!("{:width$}{}{again}{pruned}", "", self.function.text(), width = 2 * indent)
+    }
+}

@@ -1,0 +1,166 @@
+//! Views of a profile: what to look at, in words.
+//!
+//! Each view is a plain value, made from the profile and printed as text or as the JSON that `docs/profile-json.md` describes; neither
+//! knows more than the other. A field may be added to the JSON at any time; to rename, remove or redefine one, raise [`SCHEMA`].
+
+mod annotate;
+mod annotate_text;
+mod branches;
+mod brief;
+mod calls;
+mod code;
+mod contexts;
+mod edges;
+pub mod figures;
+mod find;
+mod inverted;
+mod loops;
+mod overview;
+mod overview_text;
+mod pager;
+mod paths;
+mod paths_text;
+pub mod props;
+mod subject;
+mod table;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use anstream::ColorChoice;
+use anyhow::{Context as _, Result, bail};
+use profile::model::FunctionId;
+use serde::Serialize;
+
+use crate::symbols::Options;
+use crate::view::props::{Query, ViewProps};
+use crate::view::subject::Subject;
+
+/// Version of the JSON.
+const SCHEMA: u32 = 1;
+
+/// What a view has to say.
+trait View: Serialize {
+    /// Its name in JSON.
+    const KIND: &'static str;
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()>;
+}
+
+pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
+    let mut subject = open(props)?;
+    let subject = &mut subject;
+    let top = |usual: usize| props.top.unwrap_or(usual);
+    match &props.query {
+        Query::Report { html: Some(page) } => write_page(subject, page),
+        Query::Report { html: None } => {
+            let view = overview::view(subject, top(10));
+            show(&view, subject, props, color)
+        }
+        Query::Paths { function, by, style } => {
+            let function = selected(subject, function.as_deref())?;
+            let view = paths::view(subject, paths::Wish { function, by: *by, style: *style, n: top(10) });
+            show(&view, subject, props, color)
+        }
+        Query::Edges { function } => {
+            let function = selected(subject, function.as_deref())?;
+            let view = edges::view(subject, function, top(30));
+            show(&view, subject, props, color)
+        }
+        Query::Calls { function } => match selected(subject, function.as_deref())? {
+            None => {
+                let view = calls::view(subject, top(30));
+                show(&view, subject, props, color)
+            }
+            Some(function) => {
+                let view = calls::view_of(subject, function, top(30));
+                show(&view, subject, props, color)
+            }
+        },
+        Query::Contexts(wish) => {
+            let caller = selected(subject, wish.caller.as_deref())?;
+            let callee = selected(subject, wish.callee.as_deref())?;
+            let part = contexts::Part { min_share: wish.min_share, caller, callee, n: top(100) };
+            let view = if wish.is_inverted { inverted::view(subject, part) } else { contexts::view(subject, part) };
+            show(&view, subject, props, color)
+        }
+        Query::Annotate { function, style } => {
+            let function = find::function(subject, function)?;
+            let view = annotate::view(subject, function, *style);
+            show(&view, subject, props, color)
+        }
+        Query::Loops { function } => {
+            let function = selected(subject, function.as_deref())?;
+            let view = loops::view(subject, function, top(10));
+            show(&view, subject, props, color)
+        }
+        Query::Branches { function, by } => {
+            let function = selected(subject, function.as_deref())?;
+            let view = branches::view(subject, function, *by, top(30));
+            show(&view, subject, props, color)
+        }
+    }
+}
+
+/// Reads a profile that has something to show.
+fn open(props: &ViewProps) -> Result<Subject> {
+    let profile = store::open(&props.profile)?;
+    if profile.functions.is_empty() {
+        let path = props.profile.display();
+        bail!("{path}: no ticks: the program used too little CPU time; try `strobe record --rate 1000`");
+    }
+    let options = if props.use_debuginfod { Options::with_debuginfod } else { Options::offline };
+    Ok(Subject::new(profile, &options(crate::record::cache_folder())))
+}
+
+fn selected(subject: &mut Subject, function: Option<&str>) -> Result<Option<FunctionId>> {
+    function.map(|text| find::function(subject, text)).transpose()
+}
+
+fn write_page(subject: &mut Subject, page: &Path) -> Result<()> {
+    let cannot_write = || format!("{}: cannot be written; choose another place", page.display());
+    let mut out = BufWriter::new(File::create(page).with_context(cannot_write)?);
+    crate::html::write(&subject.profile, &mut subject.symbolizer, &mut out)?;
+    out.flush().with_context(cannot_write)
+}
+
+fn show<V: View>(view: &V, subject: &Subject, props: &ViewProps, color: ColorChoice) -> Result<()> {
+    for warning in subject.warnings() {
+        let _ = writeln!(io::stderr(), "strobe: warning: {warning}");
+    }
+    let mut text = Vec::new();
+    if props.json {
+        let document = Document { schema: SCHEMA, kind: V::KIND, profile: props.profile.display().to_string(), view };
+        serde_json::to_writer_pretty(&mut text, &document)?;
+        writeln!(text)?;
+        io::stdout().lock().write_all(&text)?;
+    } else {
+        view.print(&mut text)?;
+        pager::print(&text, color, props.use_pager)?;
+    }
+    Ok(())
+}
+
+/// A view as JSON.
+#[derive(Serialize)]
+struct Document<'a, V> {
+    schema: u32,
+    kind: &'static str,
+    profile: String,
+    #[serde(flatten)]
+    view: &'a V,
+}
+
+/// Says that there is nothing, and what would help.
+fn nothing(out: &mut dyn Write, what: &str) -> io::Result<()> {
+    writeln!(out, "no {what} were seen; record for longer, or with a larger --overhead")
+}
+
+/// `what` and how many of how many are shown.
+fn title(out: &mut dyn Write, what: &str, n_shown: usize, n_all: usize) -> io::Result<()> {
+    let bold = table::TITLE;
+    let part =
+        if n_shown < n_all { format!(" (the first {n_shown} of {n_all}; -n shows more)") } else { String::new() };
+    writeln!(out, "{bold}{what}{bold:#}{part}")
+}

@@ -1,0 +1,245 @@
+//! `strobe report`: what a recording says at a glance.
+
+use std::collections::BTreeMap;
+
+use profile::model::{ContextId, FunctionId};
+use profile::query::{self, PathRank, PathRow};
+use profile::{Estimate, Profile};
+use serde::Serialize;
+
+use crate::view::contexts::stack;
+use crate::view::figures::Figure;
+use crate::view::paths::extent;
+use crate::view::subject::{FunctionLabel, Place, Spot, Subject};
+
+#[derive(Debug, Serialize)]
+pub struct Overview {
+    pub command: Option<String>,
+    pub time: Time,
+    pub cost: Cost,
+    pub coverage: Coverage,
+    pub n_system_call_sites: usize,
+    pub system_calls: Vec<SystemCallLine>,
+    pub n_functions: usize,
+    pub functions: Vec<FunctionLine>,
+    pub n_paths: usize,
+    pub paths: Vec<PathSummary>,
+    pub n_contexts: usize,
+    pub contexts: Vec<ContextLine>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Time {
+    pub cpu_ns: Figure,
+    pub user_share: Figure,
+    pub kernel_share: Figure,
+    pub elapsed_s: Option<f64>,
+    /// Time in which no thread ran, at least.
+    pub off_cpu_at_least_s: Option<f64>,
+    pub n_threads: usize,
+}
+
+/// What recording cost, in percent of the program's CPU time.
+#[derive(Debug, Serialize)]
+pub struct Cost {
+    pub percent: Option<f64>,
+    pub ticks_percent: Option<f64>,
+    pub bursts_percent: Option<f64>,
+    /// CPU time of strobe itself.
+    pub agent_cpu_s: Option<f64>,
+}
+
+/// What the figures rest on.
+#[derive(Debug, Serialize)]
+pub struct Coverage {
+    /// Ticks by what came of them.
+    pub ticks: BTreeMap<String, u64>,
+    pub bursts: Option<f64>,
+    /// Ticks in code with a file that led to a burst.
+    pub hit_percent: Option<f64>,
+    /// Path ends that are on no path, as a share of all.
+    pub unobserved_share: Figure,
+    /// What something that was not seen can have counted.
+    pub unseen_at_most: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct SystemCallLine {
+    pub module: String,
+    pub spot: Spot,
+    /// The function that the instruction is in.
+    pub function: String,
+    pub n_contexts: u32,
+    pub kernel_ns: Figure,
+    pub share: Figure,
+}
+
+#[derive(Debug, Serialize)]
+pub struct FunctionLine {
+    pub function: FunctionLabel,
+    pub self_ns: Figure,
+    pub self_share: Figure,
+    pub kernel_ns: Figure,
+    pub total_share: Figure,
+    pub entries: Figure,
+}
+
+#[derive(Debug, Serialize)]
+pub struct PathSummary {
+    pub function: FunctionLabel,
+    pub first: Option<Spot>,
+    pub last: Option<Spot>,
+    pub n_blocks: usize,
+    pub n_branches: u32,
+    pub self_ns: Figure,
+    pub time_share: Figure,
+    pub count: Figure,
+    pub share_of_function: Figure,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ContextLine {
+    /// Names from the root on.
+    pub stack: Vec<String>,
+    /// User and kernel time in the context itself.
+    pub own_ns: Figure,
+    pub share: Figure,
+}
+
+pub fn view(subject: &mut Subject, n: usize) -> Overview {
+    let profile = &subject.profile;
+    let mut functions = query::functions(profile);
+    functions.retain(|row| 0.0 < row.self_ns.value + row.kernel_ns.value);
+    let mut paths = query::paths(profile, None, PathRank::Time);
+    let mut sites = query::system_call_sites(profile);
+    let (n_functions, n_paths, n_system_call_sites) = (functions.len(), paths.len(), sites.len());
+    functions.truncate(n);
+    paths.truncate(n);
+    sites.truncate(n);
+    let mut contexts = contexts_by_time(profile);
+    let n_contexts = contexts.len();
+    contexts.truncate(n);
+    let stacks: Vec<Vec<FunctionId>> = contexts.iter().map(|&(id, _)| stack(profile, id)).collect();
+    let site_places: Vec<Place> = sites.iter().filter_map(|site| Some((site.module?, before(site.address)))).collect();
+    let places: Vec<Place> = paths.iter().flat_map(|row| extent(subject, row.path)).chain(site_places).collect();
+    let named = functions.iter().map(|row| row.function).chain(paths.iter().map(|row| row.function));
+    let named: Vec<FunctionId> = named.chain(stacks.iter().flatten().copied()).collect();
+    subject.resolve(named, places);
+    let profile = &subject.profile;
+    let cpu_ns = query::totals(profile).cpu_ns;
+    Overview {
+        command: profile.facts.get("command").cloned(),
+        time: time(profile),
+        cost: cost(profile),
+        coverage: coverage(profile),
+        n_system_call_sites,
+        system_calls: sites.iter().map(|site| system_call(subject, site)).collect(),
+        n_functions,
+        functions: functions.iter().map(|row| function(subject, row)).collect(),
+        n_paths,
+        paths: paths.iter().map(|row| path(subject, row)).collect(),
+        n_contexts,
+        contexts: contexts
+            .iter()
+            .zip(stacks)
+            .map(|(&(_, own_ns), stack)| ContextLine {
+                stack: stack.into_iter().map(|id| subject.label(id).short()).collect(),
+                own_ns: own_ns.into(),
+                share: query::share(own_ns, cpu_ns).into(),
+            })
+            .collect(),
+    }
+}
+
+/// By time in the context itself.
+fn contexts_by_time(profile: &Profile) -> Vec<(ContextId, Estimate)> {
+    let contexts = profile.contexts.iter().enumerate();
+    let own = contexts.map(|(index, row)| (ContextId(index as u32), row.self_ns + row.kernel_ns));
+    let mut own: Vec<(ContextId, Estimate)> = own.filter(|(_, own_ns)| 0.0 < own_ns.value).collect();
+    own.sort_by(|(_, a), (_, b)| b.value.total_cmp(&a.value));
+    own
+}
+
+/// Inside the instruction that ends at an address.
+fn before(address: u64) -> u64 {
+    address.saturating_sub(1)
+}
+
+fn number(profile: &Profile, fact: &str) -> Option<f64> {
+    profile.facts.get(fact)?.parse().ok()
+}
+
+fn time(profile: &Profile) -> Time {
+    let totals = query::totals(profile);
+    let elapsed_s = number(profile, "elapsed_s");
+    let cpu_s = number(profile, "cpu_s");
+    Time {
+        cpu_ns: totals.cpu_ns.into(),
+        user_share: query::share(totals.user_ns, totals.cpu_ns).into(),
+        kernel_share: query::share(totals.kernel_ns, totals.cpu_ns).into(),
+        elapsed_s,
+        off_cpu_at_least_s: elapsed_s.zip(cpu_s).map(|(elapsed, cpu)| (elapsed - cpu).max(0.0)),
+        n_threads: profile.threads.len(),
+    }
+}
+
+fn cost(profile: &Profile) -> Cost {
+    Cost {
+        percent: number(profile, "cost_percent"),
+        ticks_percent: number(profile, "cost_ticks_percent"),
+        bursts_percent: number(profile, "cost_bursts_percent"),
+        agent_cpu_s: number(profile, "agent_cpu_s"),
+    }
+}
+
+fn coverage(profile: &Profile) -> Coverage {
+    let observed: Estimate = profile.paths.iter().map(|path| path.count).sum();
+    Coverage {
+        ticks: profile.ticks.clone(),
+        bursts: number(profile, "bursts"),
+        hit_percent: number(profile, "hit_percent"),
+        unobserved_share: query::share(profile.unobserved_flow, observed + profile.unobserved_flow).into(),
+        unseen_at_most: profile.unseen_at_most,
+    }
+}
+
+fn system_call(subject: &Subject, site: &query::SystemCallSite) -> SystemCallLine {
+    let place = site.module.map(|module| (module, before(site.address)));
+    let name = place.map(|(module, address)| subject.symbolizer.function_name(module, address).demangled());
+    let unknown = || Spot { address: crate::report::Address(image::Svma(site.address)), source: None };
+    SystemCallLine {
+        module: site.module.map(|module| subject.module_path(module).to_owned()).unwrap_or_default(),
+        spot: place.map_or_else(unknown, |place| subject.spot(place)),
+        function: name.unwrap_or_default(),
+        n_contexts: site.n_contexts,
+        kernel_ns: site.kernel_ns.into(),
+        share: site.share.into(),
+    }
+}
+
+fn function(subject: &Subject, row: &query::FunctionRow) -> FunctionLine {
+    FunctionLine {
+        function: subject.label(row.function),
+        self_ns: row.self_ns.into(),
+        self_share: row.self_share.into(),
+        kernel_ns: row.kernel_ns.into(),
+        total_share: row.total_share.into(),
+        entries: row.entries.into(),
+    }
+}
+
+fn path(subject: &Subject, row: &PathRow) -> PathSummary {
+    let path = &subject.profile.paths[row.path.index()];
+    let mut ends = extent(subject, row.path).into_iter().map(|place| subject.spot(place));
+    PathSummary {
+        function: subject.label(row.function),
+        first: ends.next(),
+        last: ends.next(),
+        n_blocks: path.blocks.len(),
+        n_branches: path.n_branches,
+        self_ns: row.self_ns.into(),
+        time_share: row.time_share.into(),
+        count: row.count.into(),
+        share_of_function: row.share_of_function.into(),
+    }
+}

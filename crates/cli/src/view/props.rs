@@ -1,0 +1,88 @@
+//! What a view is asked to show, as plain values.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+#[derive(Debug)]
+pub struct ViewProps {
+    pub profile: PathBuf,
+    pub query: Query,
+    /// Rows to show; `None`: as many as suit the view.
+    pub top: Option<usize>,
+    pub json: bool,
+    /// Whether a terminal gets a pager.
+    pub use_pager: bool,
+    /// Whether servers may be asked for debug data.
+    pub use_debuginfod: bool,
+}
+
+#[derive(Debug)]
+pub enum Query {
+    Report {
+        /// Where to write it as a page, instead of printing it.
+        html: Option<PathBuf>,
+    },
+    Paths {
+        function: Option<String>,
+        by: PathOrder,
+        style: CodeStyle,
+    },
+    Edges {
+        function: Option<String>,
+    },
+    Calls {
+        function: Option<String>,
+    },
+    Contexts(ContextsProps),
+    Annotate {
+        function: String,
+        style: CodeStyle,
+    },
+    Loops {
+        function: Option<String>,
+    },
+    Branches {
+        function: Option<String>,
+        by: BranchOrder,
+    },
+}
+
+#[derive(Debug)]
+pub struct ContextsProps {
+    /// Smallest share of CPU time that is shown.
+    pub min_share: f64,
+    /// Only what runs below this function.
+    pub caller: Option<String>,
+    /// Only what leads to this function.
+    pub callee: Option<String>,
+    /// Functions at the root, their callers below.
+    pub is_inverted: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PathOrder {
+    /// CPU time in its blocks
+    Time,
+    /// How often it ran, times its branches
+    Flow,
+    /// How often it ran
+    Count,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BranchOrder {
+    /// How often it ran
+    Count,
+    /// How often it ran, times what is left to guess of its outcome
+    Entropy,
+}
+
+/// What code is shown as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeStyle {
+    /// Source lines; instructions where there are none.
+    Source,
+    /// Instructions, with source lines between them.
+    Instructions,
+}

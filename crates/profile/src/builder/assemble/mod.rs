@@ -1,0 +1,125 @@
+//! From the builder's sums to the profile's tables.
+//!
+//! Rows are sorted by module and address where they have one. A row is made for what was seen, for what these rows refer to, and for the
+//! direction of a seen branch that was never taken.
+//!
+//! **Time of paths and loops.** Ticks know the time of functions only. Within a function, time is taken to be proportional to executed
+//! instructions: the time of a path is its count times its instructions times the function's time per instruction.
+
+mod accounting;
+mod contexts;
+mod flow;
+mod loops;
+
+use std::collections::BTreeMap;
+
+use self::accounting::Accounting;
+use self::flow::FlowRows;
+use super::code_map::FunctionIdentity;
+use super::events::Event;
+use super::ids::FunctionKey;
+use super::strata::Weights;
+use super::time::TickTime;
+use super::{Builder, Coverage, weights};
+use crate::estimate::Estimate;
+use crate::model::{Function, FunctionId, Profile};
+
+/// Zero events seen are the lower end of a 95 % interval if this many were expected.
+const RULE_OF_THREE: f64 = 3.0;
+
+/// The profile so far.
+pub(super) fn profile(builder: &Builder) -> Profile {
+    let known = &builder.tables.known;
+    let functions = Functions::new(builder);
+    let accounts = Accounting::new(builder);
+    let weights = builder.strata.weigh(&weights::solve(&accounts.accounts), builder.user.n_ticks());
+    let n_events = known.events.len();
+    let is_complete = builder.options.coverage == Coverage::Complete;
+    let estimates = match is_complete {
+        true => builder.strata.exact(n_events),
+        false => builder.strata.estimates(&weights, n_events),
+    };
+    let mut profile = Profile {
+        facts: facts(builder, accounts.unknown_ns),
+        modules: known.code.modules().cloned().collect(),
+        functions: functions.rows(builder, &estimates),
+        threads: builder.threads.clone(),
+        ticks: builder.outcomes.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
+        unseen_at_most: if is_complete { 0.0 } else { unseen_at_most(&weights) },
+        ..Profile::default()
+    };
+    let unobserved = known.events.find(Event::UnobservedFlow);
+    let mut unobserved_flow = unobserved.map_or(Estimate::default(), |event| estimates[event.index()]);
+    unobserved_flow.value = unobserved_flow.value.max(0.0);
+    profile.unobserved_flow = unobserved_flow;
+    let rows = FlowRows::new(builder, &functions, &estimates);
+    rows.fill(&mut profile);
+    loops::fill(&rows, &mut profile);
+    contexts::fill(builder, &functions, &estimates, &mut profile);
+    profile
+}
+
+/// An event that was not seen is not expected more than three times in the bursts, with 95 % confidence, and each of these stands for as
+/// many events as the weight of its stratum says. The bound is for code that 95 % of the time is spent in: a function that one short
+/// burst was taken from has a weight without meaning. Events that come in clumps can be more: a burst that misses one misses all.
+fn unseen_at_most(weights: &Weights) -> f64 {
+    RULE_OF_THREE * weights.scale_of_most()
+}
+
+fn facts(builder: &Builder, unseen_ns: f64) -> BTreeMap<String, String> {
+    let numbers = [
+        ("estimator.bursts", builder.strata.n_bursts() as f64),
+        ("estimator.records", builder.n_records as f64),
+        ("estimator.strata", builder.strata.places().count() as f64),
+        ("estimator.user_ns", builder.user.ns),
+        ("estimator.user_ns_in_code_without_bursts", unseen_ns),
+        ("estimator.outlying_burst_ns", builder.strata.clipped_ns()),
+    ];
+    numbers.into_iter().map(|(name, number)| (name.to_owned(), format!("{number:.0}"))).collect()
+}
+
+/// The functions of a profile.
+#[derive(Debug)]
+pub(super) struct Functions {
+    /// By [`FunctionKey`].
+    identities: Vec<FunctionIdentity>,
+    /// Sorted by module and address.
+    distinct: Vec<FunctionIdentity>,
+}
+
+impl Functions {
+    fn new(builder: &Builder) -> Functions {
+        let identities = builder.tables.known.code.identities();
+        let mut distinct = identities.clone();
+        distinct.sort_unstable();
+        distinct.dedup_by_key(|identity| (identity.module, identity.address));
+        Functions { identities, distinct }
+    }
+
+    pub fn id(&self, key: FunctionKey) -> FunctionId {
+        let FunctionIdentity { module, address, .. } = self.identities[key.index()];
+        let key = |identity: &FunctionIdentity| (identity.module, identity.address);
+        FunctionId(self.distinct.partition_point(|identity| key(identity) < (module, address)) as u32)
+    }
+
+    fn rows(&self, builder: &Builder, estimates: &[Estimate]) -> Vec<Function> {
+        let row = |&FunctionIdentity { module, address, size }: &FunctionIdentity| {
+            let (entries, self_ns) = (Estimate::default(), Estimate::default());
+            Function { module, address, size, name: String::new(), entries, self_ns }
+        };
+        let mut rows: Vec<Function> = self.distinct.iter().map(row).collect();
+        for (event, what) in builder.tables.known.events.iter() {
+            if let Event::Entry(function) = what {
+                rows[self.id(function).index()].entries += estimates[event.index()];
+            }
+        }
+        let mut times = vec![TickTime::default(); rows.len()];
+        for (region, &time) in &builder.region_time {
+            times[self.id(region.function).index()] += time;
+        }
+        for (row, time) in rows.iter_mut().zip(times) {
+            row.self_ns = builder.total.estimate(time);
+        }
+        rows
+    }
+}

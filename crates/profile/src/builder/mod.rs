@@ -1,0 +1,317 @@
+//! Builds a [`Profile`] from ticks and bursts, in one pass.
+//!
+//! The caller turns samples into ticks: where the thread was, who had called, and, if the tick started a burst, the blocks that the thread
+//! reached from there. The builder keeps sums only, so that its memory grows with the program's code and not with the length of the run, and
+//! can give the profile of the run so far at any time.
+//!
+//! ```text
+//! tick -> contexts, time            by ticks
+//!   burst -> walk (trie, links) -> tally -> strata -> estimates
+//!              paths, calls, contexts, loops    | blocks, edges      counts by bursts
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `code_map` | the code of all modules, numbered |
+//! | `trie`, `links` | paths as they were met, and what each step means |
+//! | `walk` | the walk through a burst: frames, paths, checks |
+//! | `contexts`, `loops`, `histories` | what else a walk counts |
+//! | `events` | numbers for what is counted; the counts of a burst |
+//! | `strata`, `weights`, `path_weights`, `durations`, `time` | the estimator |
+//! | `assemble` | the profile's tables |
+
+mod assemble;
+mod code_map;
+mod contexts;
+mod durations;
+mod events;
+mod histories;
+mod ids;
+mod links;
+mod loops;
+mod path_weights;
+mod probe_cost;
+mod strata;
+mod time;
+mod trie;
+mod walk;
+mod weights;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use self::code_map::{CodeMap, Region};
+use self::contexts::Contexts;
+use self::events::{Event, Events, Tally};
+use self::histories::Histories;
+use self::ids::{ContextKey, EventId, StratumId};
+use self::loops::Loops;
+pub use self::probe_cost::ProbeCost;
+use self::strata::{Count, Strata};
+use self::time::{TickTime, TotalTime};
+use self::trie::Trie;
+use self::walk::{Ends, Walker};
+use crate::code::ModuleCode;
+use crate::model::{ModuleId, Profile, Thread, ThreadId};
+
+/// How a profile is built.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// What bursts are of the run.
+    pub coverage: Coverage,
+    /// Consecutive ticks that are taken together for errors: many enough for one block not to depend on the one before.
+    pub block_of_ticks: u32,
+    /// Regions of code (functions and loops) whose bursts are weighted apart; the others are by module.
+    pub max_strata: usize,
+    /// What watching adds to the durations of bursts.
+    pub probes: ProbeCost,
+    /// Parts of paths that are kept apart; beyond that, new paths are not told from each other.
+    pub max_path_nodes: usize,
+}
+
+/// What bursts are of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// Samples: counts are estimates for the whole run.
+    Sampled,
+    /// All of it: counts are exact. Each burst begins where the one before it ended.
+    Complete,
+}
+
+impl Options {
+    /// For recordings at the usual rates of ticks.
+    pub const SAMPLED: Options = Options {
+        coverage: Coverage::Sampled,
+        block_of_ticks: 32,
+        max_strata: 4096,
+        probes: ProbeCost::NONE,
+        max_path_nodes: 4_000_000,
+    };
+    /// For complete traces.
+    pub const COMPLETE: Options = Options { coverage: Coverage::Complete, ..Options::SAMPLED };
+}
+
+/// A block of any module: the number of its module's first block, as [`Builder::set_code`] returned it, plus its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct BlockRef(pub u32);
+
+impl BlockRef {
+    const NONE: BlockRef = BlockRef(u32::MAX);
+}
+
+/// An address in a file, or anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Nothing if the address is in no file.
+    pub module: Option<ModuleId>,
+    /// Address in the file.
+    pub address: u64,
+}
+
+/// A tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick<'a> {
+    /// The thread that it hit.
+    pub thread: ThreadId,
+    /// CPU time that it stands for.
+    pub cpu_ns: u64,
+    /// What came of it, for counting.
+    pub outcome: &'static str,
+    /// Whether the thread was in the kernel; then `place` is behind the system call, and a burst is not looked at.
+    pub is_kernel: bool,
+    /// Where the thread was.
+    pub place: Place,
+    /// Callers, outermost first: return addresses less 1.
+    pub stack: &'a [Place],
+    /// The burst that the tick started.
+    pub burst: Option<Burst<'a>>,
+}
+
+/// What a thread ran after a tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst<'a> {
+    /// The block that contains the tick's place, then the blocks that were reached, in order.
+    pub blocks: &'a [BlockRef],
+    /// Whether the first block was running already.
+    pub starts_mid_block: bool,
+    /// Whether the last block was executed. A burst that used up its checks ends before it.
+    pub last_ran: bool,
+    /// How long it took, system calls not included. What [`Options::probes`] adds is taken off.
+    pub spent_ns: f64,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub struct Builder {
+    options: Options,
+    tables: Tables,
+    walker: Walker,
+    strata: Strata,
+    path_weights: Tally,
+    /// CPU time of all ticks, and of those that were not in the kernel.
+    total: TotalTime,
+    user: TotalTime,
+    region_time: FxHashMap<Region, TickTime>,
+    system_calls: FxHashMap<(ContextKey, Option<ModuleId>, u64), TickTime>,
+    threads: Vec<Thread>,
+    thread_ids: FxHashMap<(u32, u32, String), ThreadId>,
+    outcomes: BTreeMap<&'static str, u64>,
+    n_ticks_in_block: u32,
+    n_records: u64,
+}
+
+/// What walking a burst reads and extends.
+#[derive(Debug)]
+struct Tables {
+    known: Known,
+    trie: Trie,
+    contexts: Contexts,
+    loops: Loops,
+    tally: Tally,
+}
+
+/// What is known of the code and the events in it.
+#[derive(Debug, Default)]
+struct Known {
+    code: CodeMap,
+    events: Events,
+    histories: Histories,
+    /// Edges that end paths.
+    back_edges: FxHashSet<EventId>,
+}
+
+impl Builder {
+    /// A builder that has seen nothing.
+    #[must_use]
+    pub fn new(options: Options) -> Builder {
+        let tables = Tables {
+            known: Known::default(),
+            trie: Trie::new(options.max_path_nodes),
+            contexts: Contexts::default(),
+            loops: Loops::default(),
+            tally: Tally::default(),
+        };
+        Builder {
+            options,
+            tables,
+            walker: Walker::new(),
+            strata: Strata::new(options.max_strata),
+            path_weights: Tally::default(),
+            total: TotalTime::default(),
+            user: TotalTime::default(),
+            region_time: FxHashMap::default(),
+            system_calls: FxHashMap::default(),
+            threads: Vec::new(),
+            thread_ids: FxHashMap::default(),
+            outcomes: BTreeMap::new(),
+            n_ticks_in_block: 0,
+            n_records: 0,
+        }
+    }
+
+    /// The module with this path and build id, which is the same each time.
+    pub fn module(&mut self, path: &str, build_id: &str) -> ModuleId {
+        self.tables.known.code.module(path, build_id)
+    }
+
+    /// Gives a module its code and returns the number of its first block. Only the first code counts. Ticks can come before it, bursts in
+    /// it not. Nothing is returned if the module is unknown, or if all numbers are taken.
+    pub fn set_code(&mut self, module: ModuleId, code: Arc<ModuleCode>) -> Option<BlockRef> {
+        self.tables.known.code.set_code(module, code)
+    }
+
+    /// The thread with this process, id and command line, which is the same each time.
+    pub fn thread(&mut self, pid: u32, tid: u32, command: &str) -> ThreadId {
+        let threads = &mut self.threads;
+        *self.thread_ids.entry((pid, tid, command.to_owned())).or_insert_with(|| {
+            threads.push(Thread { pid, tid, command: command.to_owned(), cpu_ns: 0 });
+            ThreadId(threads.len() as u32 - 1)
+        })
+    }
+
+    /// Takes a tick in. Ticks of all threads come in the order of time.
+    pub fn tick(&mut self, tick: &Tick<'_>) {
+        *self.outcomes.entry(tick.outcome).or_default() += 1;
+        if let Some(thread) = self.threads.get_mut(tick.thread.index()) {
+            thread.cpu_ns = thread.cpu_ns.saturating_add(tick.cpu_ns);
+        }
+        let cpu_ns = tick.cpu_ns as f64;
+        self.total.add(cpu_ns);
+        let (context, region) = self.find_context(tick);
+        if tick.is_kernel {
+            let module = tick.place.module.filter(|&module| self.tables.known.code.has(module));
+            let place = (context, module, tick.place.address);
+            self.system_calls.entry(place).or_default().add(cpu_ns);
+            if let Some(row) = self.tables.contexts.get_mut(context) {
+                row.kernel.add(cpu_ns);
+            }
+        } else {
+            self.user.add(cpu_ns);
+            self.region_time.entry(region).or_default().add(cpu_ns);
+            if let Some(row) = self.tables.contexts.get_mut(context) {
+                row.user.add(cpu_ns);
+            }
+            if let Some(burst) = &tick.burst {
+                self.burst(burst, context, region, cpu_ns);
+            }
+        }
+        self.n_ticks_in_block += 1;
+        if self.n_ticks_in_block >= self.options.block_of_ticks {
+            self.n_ticks_in_block = 0;
+            self.strata.close_block();
+        }
+    }
+
+    /// The profile of all that was taken in so far. Functions have no names.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        assemble::profile(self)
+    }
+
+    /// Finds the context of a tick, and prepares its frames for a walk.
+    fn find_context(&mut self, tick: &Tick<'_>) -> (ContextKey, Region) {
+        let Tables { known, contexts, .. } = &mut self.tables;
+        self.walker.reset();
+        let mut context = ContextKey::NONE;
+        for &caller in tick.stack {
+            let facts = known.code.place(caller);
+            context = contexts.descend(&mut known.events, context, facts.region.function).to;
+            self.walker.push_frame(context, facts.return_site);
+        }
+        let region = known.code.place(tick.place).region;
+        (contexts.descend(&mut known.events, context, region.function).to, region)
+    }
+
+    fn burst(&mut self, burst: &Burst<'_>, context: ContextKey, region: Region, cpu_ns: f64) {
+        let is_sampled = self.options.coverage == Coverage::Sampled;
+        let Burst { starts_mid_block, last_ran, .. } = *burst;
+        self.n_records += burst.blocks.len() as u64;
+        let ends = Ends { starts_mid_block, skips_to_check: is_sampled, last_ran };
+        let walked = self.walker.walk(&mut self.tables, context, burst.blocks, ends);
+        let n_intervals = walked.n_checks.saturating_sub(u32::from(!last_ran));
+        let (n_insns, first_check) = (walked.n_insns, walked.first_check);
+        let n_intervals = is_sampled.then_some(n_intervals);
+        path_weights::weigh(&mut self.tables, &walked, n_intervals, &mut self.path_weights);
+        let code = &self.tables.known.code;
+        let of_check = first_check.and_then(|block| code.block(block)?.region());
+        let stratum = self.strata.of_burst(of_check.unwrap_or(region), code);
+        self.strata.add_time(region, stratum, cpu_ns);
+        let native_ns = self.options.probes.native_ns(burst.spent_ns, burst.blocks.len() as f64, n_insns);
+        self.record(stratum, native_ns, n_insns);
+    }
+
+    /// Moves the counts of a burst to its stratum.
+    fn record(&mut self, stratum: StratumId, native_ns: f64, n_insns: f64) {
+        let Builder { tables: Tables { known, tally, .. }, path_weights, strata, .. } = self;
+        let counts = tally.drain().filter_map(|(event, seen)| {
+            let is_counted = !matches!(known.events.get(event), Event::Tail(_) | Event::Piece(_));
+            let weighted = seen + path_weights.get(event);
+            (is_counted && (seen, weighted) != (0.0, 0.0)).then_some(Count { event, weighted, seen })
+        });
+        strata.record(stratum, native_ns, n_insns, counts);
+        path_weights.clear();
+    }
+}

@@ -1,0 +1,321 @@
+//! From the counts of bursts to estimates of the whole run.
+//!
+//! Bursts whose first check is in the same region of the code form a **stratum** `s`, and an event `x` is estimated by the sum over
+//! strata of weighted counts, `N(x) = sum of W_s K_s(x)`; [`super::weights`] says what the weights are. Regions beyond `max_strata`
+//! share one stratum per module.
+//!
+//! **Variance.** Bursts that are close in time are alike, so time is cut into blocks of consecutive ticks, and the blocks are taken to be
+//! independent. With the durations `D_s` of the bursts of `s`, `r_s = K_s / D_s` and sums over the `B_s` blocks `b` with bursts of `s`,
+//!
+//! ```text
+//! Var N(x) = sum over s of  W_s^2 B_s/(B_s - 1) sum over b of (K_sb - r_s D_sb)^2                   within strata
+//!          + T^2/n (sum over s of p_s r_s^2 - (sum over s of p_s r_s)^2),   p_s = W_s D_s / T       the weights are from n ticks
+//! ```
+//!
+//! Only sums of `K`, `K^2` and `K D` over blocks are needed for that, kept per stratum and event in a [`Cell`]. A stratum with bursts in
+//! one block only has no residual; its error is taken to be that of `n` independent bursts of which each sees the event or not,
+//! `K_s^2 / n`.
+
+use rustc_hash::FxHashMap;
+
+use super::code_map::{CodeMap, Region};
+use super::durations::{Rates, robust_ns};
+use super::ids::{EventId, StratumId};
+use crate::estimate::Estimate;
+use crate::model::ModuleId;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(super) struct Strata {
+    max_strata: usize,
+    by_region: FxHashMap<Region, StratumId>,
+    by_module: FxHashMap<ModuleId, StratumId>,
+    rows: Vec<Stratum>,
+    all_rates: Rates,
+    cells: Vec<Cell>,
+    cell_of: FxHashMap<(StratumId, EventId), u32>,
+    /// Cells and strata with something in the open block.
+    open_cells: Vec<u32>,
+    open_strata: Vec<StratumId>,
+    clipped_ns: f64,
+    /// Time of ticks with bursts, by the region that the tick was in and the stratum of the burst.
+    burst_ns: FxHashMap<(Region, StratumId), f64>,
+}
+
+#[derive(Debug)]
+struct Stratum {
+    place: StratumPlace,
+    rates: Rates,
+    n_bursts: u64,
+    closed: DurationSums,
+    open_ns: f64,
+}
+
+/// Where the first check of the bursts of a stratum is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StratumPlace {
+    Region(Region),
+    RestOfModule(ModuleId),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct DurationSums {
+    n_blocks: f64,
+    d: f64,
+    d2: f64,
+}
+
+/// Sums of counts of one event over blocks of ticks, in one stratum.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    stratum: StratumId,
+    event: EventId,
+    k: f64,
+    k2: f64,
+    kd: f64,
+    seen: f64,
+    open: f64,
+}
+
+/// The count of an event in a burst.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    pub event: EventId,
+    /// With corrections.
+    pub weighted: f64,
+    /// As it was seen.
+    pub seen: f64,
+}
+
+/// Weights of strata, ready to estimate.
+#[derive(Debug)]
+pub(super) struct Weights {
+    rows: Vec<Weight>,
+    total_ns: f64,
+    n_ticks: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Weight {
+    durations: DurationSums,
+    n_bursts: f64,
+    /// `W_s`.
+    scale: f64,
+    /// `p_s`.
+    share: f64,
+}
+
+impl Strata {
+    pub fn new(max_strata: usize) -> Strata {
+        Strata {
+            max_strata,
+            by_region: FxHashMap::default(),
+            by_module: FxHashMap::default(),
+            rows: Vec::new(),
+            all_rates: Rates::EMPTY,
+            cells: Vec::new(),
+            cell_of: FxHashMap::default(),
+            open_cells: Vec::new(),
+            open_strata: Vec::new(),
+            clipped_ns: 0.0,
+            burst_ns: FxHashMap::default(),
+        }
+    }
+
+    /// The stratum of bursts whose first check is in a region.
+    pub fn of_burst(&mut self, region: Region, code: &CodeMap) -> StratumId {
+        if let Some(&known) = self.by_region.get(&region) {
+            return known;
+        }
+        let module = code.module_of(region.function);
+        let next = StratumId::next(self.rows.len());
+        let place = if self.by_region.len() < self.max_strata {
+            self.by_region.insert(region, next);
+            StratumPlace::Region(region)
+        } else if let Some(&known) = self.by_module.get(&module) {
+            return known;
+        } else {
+            self.by_module.insert(module, next);
+            StratumPlace::RestOfModule(module)
+        };
+        let closed = DurationSums::default();
+        self.rows.push(Stratum { place, rates: Rates::EMPTY, n_bursts: 0, closed, open_ns: 0.0 });
+        next
+    }
+
+    /// A tick in a region started a burst of a stratum.
+    pub fn add_time(&mut self, region: Region, stratum: StratumId, cpu_ns: f64) {
+        *self.burst_ns.entry((region, stratum)).or_default() += cpu_ns;
+    }
+
+    /// Time of ticks with bursts, by the region that the tick was in and the stratum of the burst.
+    pub fn burst_ns(&self) -> impl Iterator<Item = (Region, StratumId, f64)> {
+        self.burst_ns.iter().map(|(&(region, stratum), &ns)| (region, stratum, ns))
+    }
+
+    pub fn places(&self) -> impl Iterator<Item = (StratumId, StratumPlace)> {
+        self.rows.iter().enumerate().map(|(index, row)| (StratumId::next(index), row.place))
+    }
+
+    /// Takes a burst in.
+    pub fn record(&mut self, stratum: StratumId, native_ns: f64, n_insns: f64, counts: impl Iterator<Item = Count>) {
+        let row = &mut self.rows[stratum.index()];
+        let duration_ns = robust_ns(&mut row.rates, &mut self.all_rates, native_ns, n_insns);
+        self.clipped_ns += (native_ns - duration_ns).max(0.0);
+        if row.open_ns == 0.0 {
+            self.open_strata.push(stratum);
+        }
+        row.open_ns += duration_ns;
+        row.n_bursts += 1;
+        for count in counts {
+            self.add(stratum, count);
+        }
+    }
+
+    fn add(&mut self, stratum: StratumId, count: Count) {
+        let cells = &mut self.cells;
+        let index = *self.cell_of.entry((stratum, count.event)).or_insert_with(|| {
+            cells.push(Cell { stratum, event: count.event, k: 0.0, k2: 0.0, kd: 0.0, seen: 0.0, open: 0.0 });
+            cells.len() as u32 - 1
+        });
+        let cell = &mut self.cells[index as usize];
+        if cell.open == 0.0 {
+            self.open_cells.push(index);
+        }
+        cell.open += count.weighted;
+        cell.seen += count.seen;
+    }
+
+    /// A block of ticks is over.
+    pub fn close_block(&mut self) {
+        for index in self.open_cells.drain(..) {
+            let cell = &mut self.cells[index as usize];
+            let duration_ns = self.rows[cell.stratum.index()].open_ns;
+            *cell = cell.closed(duration_ns);
+        }
+        for stratum in self.open_strata.drain(..) {
+            let row = &mut self.rows[stratum.index()];
+            row.closed = row.all_durations();
+            row.open_ns = 0.0;
+        }
+    }
+
+    /// Time that outliers among the measured durations had in excess.
+    pub fn clipped_ns(&self) -> f64 {
+        self.clipped_ns
+    }
+
+    pub fn n_bursts(&self) -> u64 {
+        self.rows.iter().map(|row| row.n_bursts).sum()
+    }
+
+    /// Durations of the bursts of each stratum.
+    pub fn durations_ns(&self) -> Vec<f64> {
+        self.rows.iter().map(|row| row.all_durations().d).collect()
+    }
+
+    /// The number of bursts of each stratum.
+    pub fn burst_counts(&self) -> Vec<f64> {
+        self.rows.iter().map(|row| row.n_bursts as f64).collect()
+    }
+
+    /// Counts of all events in the bursts of each stratum.
+    pub fn counts(&self) -> impl Iterator<Item = (StratumId, EventId, f64)> {
+        self.cells.iter().map(|cell| (cell.stratum, cell.event, cell.seen))
+    }
+
+    /// Prepares for estimating with these weights, which come from `n_ticks` ticks.
+    pub fn weigh(&self, scales: &[f64], n_ticks: f64) -> Weights {
+        let weigh = |(row, &scale): (&Stratum, &f64)| {
+            let durations = row.all_durations();
+            Weight { durations, n_bursts: row.n_bursts as f64, scale, share: scale * durations.d }
+        };
+        let mut rows: Vec<Weight> = self.rows.iter().zip(scales).map(weigh).collect();
+        let total_ns: f64 = rows.iter().map(|row| row.share).sum();
+        for row in &mut rows {
+            row.share = if total_ns > 0.0 { row.share / total_ns } else { 0.0 };
+        }
+        Weights { rows, total_ns, n_ticks }
+    }
+
+    /// Estimates of all events by number.
+    pub fn estimates(&self, weights: &Weights, n_events: usize) -> Vec<Estimate> {
+        let mut estimates = vec![Estimate::default(); n_events];
+        let mut rates = vec![(0.0, 0.0); n_events];
+        let mut seen = vec![0.0; n_events];
+        for cell in &self.cells {
+            let weight = &weights.rows[cell.stratum.index()];
+            let cell = cell.closed(self.rows[cell.stratum.index()].open_ns);
+            let index = cell.event.index();
+            let rate = if weight.durations.d > 0.0 { cell.k / weight.durations.d } else { 0.0 };
+            estimates[index].value += weight.scale * cell.k;
+            estimates[index].variance += weight.scale * weight.scale * within(&cell, weight, rate);
+            seen[index] += cell.seen;
+            rates[index].0 += weight.share * rate;
+            rates[index].1 += weight.share * rate * rate;
+        }
+        for ((estimate, (mean, mean_square)), seen) in estimates.iter_mut().zip(rates).zip(seen) {
+            if weights.n_ticks > 0.0 {
+                let between: f64 = mean_square - mean * mean;
+                estimate.variance += weights.total_ns * weights.total_ns / weights.n_ticks * between.max(0.0);
+            }
+            estimate.seen = f64::round(seen) as u64;
+        }
+        estimates
+    }
+
+    /// Counts as they are, when every event of the run was in a burst.
+    pub fn exact(&self, n_events: usize) -> Vec<Estimate> {
+        let mut estimates = vec![Estimate::default(); n_events];
+        for cell in &self.cells {
+            estimates[cell.event.index()] += Estimate::exact(f64::round(cell.seen) as u64);
+        }
+        estimates
+    }
+}
+
+/// Variance of `K_s`.
+fn within(cell: &Cell, weight: &Weight, rate: f64) -> f64 {
+    let sums = weight.durations;
+    if sums.n_blocks < 2.0 {
+        return cell.k * cell.k / weight.n_bursts.max(1.0);
+    }
+    let residuals = cell.k2 - 2.0 * rate * cell.kd + rate * rate * sums.d2;
+    residuals.max(0.0) * sums.n_blocks / (sums.n_blocks - 1.0)
+}
+
+impl Weights {
+    /// The events that one seen event stands for, in strata that hold 95 % of the time that has bursts.
+    pub fn scale_of_most(&self) -> f64 {
+        let mut rows: Vec<(f64, f64)> = self.rows.iter().map(|row| (row.scale, row.share)).collect();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let wanted = 0.95 * rows.iter().map(|&(_, share)| share).sum::<f64>();
+        let mut covered = 0.0;
+        let enough = rows.iter().find(|&&(_, share)| {
+            covered += share;
+            covered >= wanted
+        });
+        enough.map_or(0.0, |&(scale, _)| scale)
+    }
+}
+
+impl Stratum {
+    fn all_durations(&self) -> DurationSums {
+        let DurationSums { n_blocks, d, d2 } = self.closed;
+        let n_open = if self.open_ns > 0.0 { 1.0 } else { 0.0 };
+        DurationSums { n_blocks: n_blocks + n_open, d: d + self.open_ns, d2: d2 + self.open_ns * self.open_ns }
+    }
+}
+
+impl Cell {
+    /// With the open block closed.
+    fn closed(&self, duration_ns: f64) -> Cell {
+        Cell {
+            k: self.k + self.open,
+            k2: self.k2 + self.open * self.open,
+            kd: self.kd + self.open * duration_ns,
+            open: 0.0,
+            ..*self
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Questions to a profile, answered with plain data for whoever shows it: text, terminal, web page, server.
+//!
+//! Rows come hottest first and name things by handle; ties go by handle, so that the same profile always gives the same answer. Shares are
+//! of CPU time, user and kernel, unless they say otherwise. Every query takes one pass over the tables it needs.
+
+mod branches;
+mod calls;
+mod contexts;
+mod detail;
+mod edges;
+mod functions;
+mod kernel;
+mod loops;
+mod methods;
+mod paths;
+mod ratio;
+mod totals;
+
+use std::cmp::Ordering;
+
+pub use branches::{BranchRow, branches};
+pub use calls::{CallRow, Neighbour, Neighbours, calls, neighbours};
+pub use contexts::{ContextNode, ContextOptions, context_tree, inclusive_ns};
+pub use detail::{BlockDetail, FunctionDetail, function_detail};
+pub use edges::{EdgeRow, edges};
+pub use functions::{FunctionRow, functions};
+pub use kernel::{SystemCallSite, system_call_sites, threads};
+pub use loops::{LoopRow, loops};
+pub use methods::{MethodRow, methods};
+pub use paths::{PathRank, PathRow, paths};
+pub use ratio::{ratio, share};
+pub use totals::{Totals, totals};
+
+pub(crate) use branches::{Outcomes, outcomes};
+
+/// Sorts rows by a figure, the largest first, and by handle among equals.
+fn sort_hottest_first<T>(rows: &mut [T], figure: impl Fn(&T) -> f64, handle: impl Fn(&T) -> u32) {
+    rows.sort_by(|a, b| match figure(b).total_cmp(&figure(a)) {
+        Ordering::Equal => handle(a).cmp(&handle(b)),
+        unequal => unequal,
+    });
+}

@@ -1,0 +1,10 @@
+//! Tests of the builder of profiles.
+
+mod bias;
+mod codec;
+mod conservation;
+mod program;
+mod replay;
+mod ticks;
+mod transitions;
+mod truth;

@@ -1,0 +1,8 @@
+//! Merging, comparing and querying profiles.
+
+mod accuracy;
+mod diff;
+mod fixture;
+mod merge;
+mod queries;
+mod random;
