@@ -6,7 +6,7 @@
 //!
 //! Prices change with the program's phases. So the aim is not the budget itself but what is left of it: whatever has been spent above
 //! the budget until now must be earned back within [`PAYBACK_SECONDS`] of CPU time. [`MARGIN`] keeps the sum below the budget while prices
-//! move.
+//! move, and leaves room for what no stamp sees: the caches that the program finds changed after a burst.
 
 use crate::record::tally::Cost;
 
@@ -16,10 +16,10 @@ pub const USUAL_RATE_HZ: f64 = 100.0;
 pub const USUAL_BURST: u32 = 10_000;
 /// Length of the first bursts, before anything is known about prices.
 pub const FIRST_BURST: u32 = 500;
-const SHORT_BURST: f64 = 250.0;
+const SHORT_BURST: f64 = 1000.0;
 /// Fewer ticks would leave the controller blind.
 const LEAST_RATE_HZ: f64 = 10.0;
-const MARGIN: f64 = 0.8;
+const MARGIN: f64 = 0.6;
 const PAYBACK_SECONDS: f64 = 1.0;
 /// How fast old prices are forgotten, per adjustment.
 const FORGET: f64 = 0.5;
