@@ -7,8 +7,8 @@
 //! * A module gets entries only if every process that runs the copies has it.
 //! * When one process unloads a module, its entries go, for all.
 //!
-//! * Code that has been changed in memory has no entries. That is looked at after the entries are written: what changes later is for
-//!   the runtime to notice.
+//! * Code that has been changed in memory has no entries. That is looked at after the slots and before the entries are written: what changes
+//!   once there is a slot is for the runtime to notice.
 //!
 //! A child that has not joined yet runs no copies. A process that has replaced its program or died does not have the copies mapped any more
 //! and does not count.
@@ -194,15 +194,16 @@ impl Copies {
         for control in state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()) {
             control.add_module(index, &slot);
         }
-        state.modules.push(Published { module: module.clone(), slot, cluster: room.cluster, has_entries: true });
+        state.modules.push(Published { module: module.clone(), slot, cluster: room.cluster, has_entries: false });
+        let is_changed = |sharer: &Sharer| sharer.control.strong_count() != 0 && has_changed(&module.exec, sharer.pid);
+        if state.sharers.iter().any(is_changed) {
+            state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()).for_each(|it| it.remove_module(index));
+            return Err(PlaceError::Changed);
+        }
+        state.modules[index].has_entries = true;
         if self.write_entries(module, room, entries).is_none() {
             self.clear_entries(&mut state, index);
             return Err(PlaceError::Inconsistent);
-        }
-        let is_changed = |sharer: &Sharer| sharer.control.strong_count() != 0 && has_changed(&module.exec, sharer.pid);
-        if state.sharers.iter().any(is_changed) {
-            self.clear_entries(&mut state, index);
-            return Err(PlaceError::Changed);
         }
         Ok(index)
     }

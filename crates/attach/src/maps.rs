@@ -42,7 +42,8 @@ pub(crate) fn of_process(pid: u32) -> Result<Vec<Mapping>> {
     Ok(parse(&text))
 }
 
-/// Ranges of code that does not come from its file any more, or need not in a moment: it can be written to, or pages of it have been.
+/// Ranges of files' mappings that are not what the file has, or need not be in a moment: they can be written to, or pages of them have
+/// been. Data is among them; code should not be. Code that is being rewritten may not even be executable meanwhile.
 pub(crate) fn changed_code(pid: u32) -> Result<Vec<Range<u64>>> {
     let path = PathBuf::from(format!("/proc/{pid}/smaps"));
     let text = fs::read(&path).map_err(|cause| Error::ProcessFile { path, cause })?;
@@ -55,9 +56,8 @@ fn parse_changed_code(text: &[u8]) -> Vec<Range<u64>> {
     let mut current: Option<Mapping> = None;
     for line in text.split(|&byte| byte == b'\n') {
         if let Some(mapping) = parse_line(line) {
-            let is_private_code = mapping.is_executable && mapping.is_file();
-            changed.extend((is_private_code && mapping.is_writable).then(|| mapping.range.clone()));
-            current = Some(mapping).filter(|mapping| is_private_code && !mapping.is_writable);
+            changed.extend((mapping.is_file() && mapping.is_writable).then(|| mapping.range.clone()));
+            current = Some(mapping).filter(|mapping| mapping.is_file() && !mapping.is_writable);
         } else if line
             .strip_prefix(b"Anonymous:")
             .is_some_and(|size| size.iter().any(|digit| (b'1'..=b'9').contains(digit)))
@@ -156,7 +156,7 @@ mod tests {
             600000-601000 rw-p 00000000 fe:1f 7     /opt/a\nSize:        4 kB\nAnonymous:        4 kB\n\
             700000-701000 rwxp 00000000 fe:1f 7     /opt/a\nSize:        4 kB\nAnonymous:        4 kB\n\
             800000-801000 r-xp 00000000 00:00 0     [vdso]\nSize:        4 kB\nAnonymous:        4 kB\n";
-        assert_eq!(parse_changed_code(text), [0x50_0000..0x50_1000, 0x70_0000..0x70_1000]);
+        assert_eq!(parse_changed_code(text), [0x50_0000..0x50_1000, 0x60_0000..0x60_1000, 0x70_0000..0x70_1000]);
     }
 
     proptest! {

@@ -14,16 +14,21 @@ use crate::{real, unload};
 /// As for `mprotect`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: u64, len: u64, protection: i32) -> i32 {
-    const WRITE: i32 = 2;
     let Some(real) = real::MPROTECT.get() else { return -1 };
+    before_protection(address, len, protection);
+    // SAFETY: the program's call.
+    unsafe { real(address, len, protection) }
+}
+
+/// Looks at a change of protection that the program is about to make.
+pub fn before_protection(address: u64, len: u64, protection: i32) {
+    const WRITE: i32 = 2;
     if protection & WRITE != 0
         && let Some(session) = session::attached()
         && holds_copied_code(session, address, address.saturating_add(len))
     {
         unload::stop_for_good(session);
     }
-    // SAFETY: the program's call.
-    unsafe { real(address, len, protection) }
 }
 
 /// Whether there are copies of code between two addresses.

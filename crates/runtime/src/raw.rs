@@ -1,15 +1,16 @@
-//! What the program does about signals in ways of its own: system calls by way of `syscall`, and `raise`.
+//! What the program does in ways of its own: system calls by way of `syscall`, and `raise`.
 //!
-//! A signal action set by a system call would take the runtime's place, or put a handler where no runtime stands before it. So that
-//! one call is looked at; all others go to the C library's function as they are.
+//! A signal action set by a system call would take the runtime's place, or put a handler where no runtime stands before it; code made
+//! writable is about to change. So these two calls are looked at; all others go to the C library's function as they are.
 
 use core::arch::naked_asm;
 
 use wire::control::TIMER_SIGNAL;
 
 use crate::abi::{KernelSigAction, SigAction, SigInfo, is_signal};
-use crate::{masks, real, session, signals, syscall};
+use crate::{code, masks, real, session, signals, syscall};
 
+const MPROTECT: i64 = 10;
 const RT_SIGACTION: i64 = 13;
 
 /// `syscall` for the program: the number, then up to six arguments, the last one on the stack.
@@ -21,6 +22,8 @@ const RT_SIGACTION: i64 = 13;
 pub unsafe extern "C" fn exported_syscall() -> i64 {
     naked_asm!(
         "cmp rdi, 13",
+        "je 2f",
+        "cmp rdi, 10",
         "je 2f",
         "mov r11, [rip + {real}]",
         "cmp r11, 1",
@@ -48,9 +51,12 @@ pub unsafe extern "C" fn exported_syscall() -> i64 {
     )
 }
 
-/// Where a system call with this number goes.
-extern "C" fn target(number: i64) -> u64 {
+/// Where a system call with this number and these first arguments goes.
+extern "C" fn target(number: i64, first: u64, second: u64, third: u64) -> u64 {
     let Some(real) = real::SYSCALL.get() else { return unavailable as *const () as u64 };
+    if number == MPROTECT {
+        code::before_protection(first, second, third as i32);
+    }
     let is_ours = number == RT_SIGACTION && session::is_active() && session::is_own_process();
     if is_ours { rt_sigaction as *const () as u64 } else { real as *const () as u64 }
 }
