@@ -130,6 +130,8 @@ pub fn replace_perf_ticks() {
         }
         syscall::sleep_ns(1_000_000);
     }
+    // If nobody answered, nobody will the next time, either; an agent that is merely slow goes by the signal, not by this.
+    control.tick_source.store(TickSource::PosixTimer as u32, Relaxed);
     if let Some(area) = Area::own(session).filter(|area| timer_of(area).is_none()) {
         start_ticks(&area, syscall::gettid());
     }

@@ -61,6 +61,7 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("processes", session.n_processes.to_string()),
         ("threads", session.counters.threads.to_string()),
         ("threads_unprofiled", session.counters.threads_unprofiled.to_string()),
+        ("untold_bursts", session.counters.untold_bursts.to_string()),
         ("threads_blind", session.counters.threads_blind.to_string()),
         ("modules_translated", modules.n_translated.to_string()),
         ("modules_from_cache", modules.n_from_cache.to_string()),
@@ -212,6 +213,9 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
     for (problem, n) in &session.counters.problems {
         let times = if *n == 1 { String::new() } else { format!(" ({n} times)") };
         line("stayed out", format!("{problem}{times}"));
+    }
+    if session.counters.untold_bursts > 0 {
+        line("stayed out", format!("{} bursts through code of unknown control flow", session.counters.untold_bursts));
     }
     if session.counters.threads_blind > 0 {
         line("stayed out", format!("{} threads had ticks blocked for a while", session.counters.threads_blind));
