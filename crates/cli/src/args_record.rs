@@ -13,7 +13,9 @@ use crate::props::{CtlAction, CtlProps, Probe, RecordProps, TickChoice, TimeWind
 ///
 /// The program is not changed and runs at full speed; at ticks of its CPU time, strobe lets it run a short burst in an instrumented
 /// copy of its code. Its output and exit status are its own. `kill -USR1` and `kill -USR2` of strobe start and stop
-/// recording, as `strobe ctl` does.
+/// recording, as `strobe ctl` does. With --live the terminal belongs to the view until the program ends or `q` is pressed: what the
+/// program prints there is held back until then, it reads nothing from there, and Ctrl-C still interrupts it. Redirected
+/// input and output are the program's own.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = EXAMPLES, max_term_width = 100)]
 pub struct RecordArgs {
@@ -33,7 +35,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "HZ", value_parser = parse_rate)]
     rate: Option<f64>,
 
-    /// Length of a burst: function entries and loop iterations [default: chosen by the budget, at most 10000]
+    /// Length in entries and iterations [default: by budget, at most 10000]
     #[arg(long, value_name = "CHECKS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     burst: Option<u32>,
 
@@ -104,6 +106,10 @@ pub struct RecordArgs {
     /// No progress and no summary; warnings and errors only
     #[arg(short, long)]
     quiet: bool,
+
+    /// Show the profile while it grows, as `strobe top` does
+    #[arg(long)]
+    live: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -162,6 +168,7 @@ impl RecordArgs {
             probe: self.probe,
             use_cache: !self.no_cache,
             quiet: self.quiet,
+            live: self.live,
         }
     }
 }

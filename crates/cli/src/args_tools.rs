@@ -124,7 +124,7 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "TEXT")]
     module: Option<String>,
 
-    /// For csv: functions, edges, paths, calls, contexts or loops
+    /// For csv: functions, edges, paths, calls, contexts, loops, methods or regions
     #[arg(long, value_name = "NAME", value_parser = parse_table, default_value = "functions")]
     table: export::csv::Table,
 }

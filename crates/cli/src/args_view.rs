@@ -16,6 +16,7 @@ pub enum ViewCommand {
     Annotate(AnnotateArgs),
     Loops(LoopsArgs),
     Branches(BranchesArgs),
+    Methods(MethodsArgs),
 }
 
 /// Show a profile at a glance: cost, coverage, system calls, hot functions, paths and contexts
@@ -45,13 +46,7 @@ Examples:
 #[command(before_help = PATHS_EXAMPLES, max_term_width = 100)]
 pub struct PathsArgs {
     #[command(flatten)]
-    common: CommonArgs,
-
-    #[command(flatten)]
-    top: TopArgs,
-
-    #[command(flatten)]
-    function: FunctionArgs,
+    rows: RowsArgs,
 
     /// What makes a path hot: time, flow (runs times branches) or count
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = PathOrder::Time, hide_possible_values = true)]
@@ -73,13 +68,7 @@ Examples:
 #[command(before_help = EDGES_EXAMPLES, max_term_width = 100)]
 pub struct EdgesArgs {
     #[command(flatten)]
-    common: CommonArgs,
-
-    #[command(flatten)]
-    top: TopArgs,
-
-    #[command(flatten)]
-    function: FunctionArgs,
+    rows: RowsArgs,
 }
 
 const EDGES_EXAMPLES: &str = "\
@@ -92,13 +81,7 @@ Examples:
 #[command(before_help = CALLS_EXAMPLES, max_term_width = 100)]
 pub struct CallsArgs {
     #[command(flatten)]
-    common: CommonArgs,
-
-    #[command(flatten)]
-    top: TopArgs,
-
-    #[command(flatten)]
-    function: FunctionArgs,
+    rows: RowsArgs,
 }
 
 const CALLS_EXAMPLES: &str = "\
@@ -167,13 +150,7 @@ Examples:
 #[command(before_help = LOOPS_EXAMPLES, max_term_width = 100)]
 pub struct LoopsArgs {
     #[command(flatten)]
-    common: CommonArgs,
-
-    #[command(flatten)]
-    top: TopArgs,
-
-    #[command(flatten)]
-    function: FunctionArgs,
+    rows: RowsArgs,
 }
 
 const LOOPS_EXAMPLES: &str = "\
@@ -181,18 +158,12 @@ Examples:
   strobe loops
   strobe loops -f longest_match";
 
-/// Show conditional branches: which way they go, and how hard that is to predict
+/// Show conditional branches: which way they go, how hard that is to predict, and how far apart they are
 #[derive(Debug, ClapArgs)]
 #[command(before_help = BRANCHES_EXAMPLES, max_term_width = 100)]
 pub struct BranchesArgs {
     #[command(flatten)]
-    common: CommonArgs,
-
-    #[command(flatten)]
-    top: TopArgs,
-
-    #[command(flatten)]
-    function: FunctionArgs,
+    rows: RowsArgs,
 
     /// Which branches come first: count, or entropy (count times what is hard to predict)
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = BranchOrder::Count, hide_possible_values = true)]
@@ -204,6 +175,22 @@ Examples:
   strobe branches
   strobe branches --by entropy
   strobe branches -f qsort_compare";
+
+/// Show functions by entries and loop iterations, which make them worth compiling or optimizing
+#[derive(Debug, ClapArgs)]
+#[command(before_help = METHODS_EXAMPLES, max_term_width = 100)]
+pub struct MethodsArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+
+    #[command(flatten)]
+    top: TopArgs,
+}
+
+const METHODS_EXAMPLES: &str = "\
+Examples:
+  strobe methods
+  strobe methods -n 100 --json nightly.strobe | jq '.methods[].function.name'";
 
 /// What all views have in common.
 #[derive(Debug, ClapArgs)]
@@ -232,8 +219,15 @@ struct TopArgs {
     top: Option<usize>,
 }
 
+/// Of a view that lists parts of functions.
 #[derive(Debug, ClapArgs)]
-struct FunctionArgs {
+struct RowsArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+
+    #[command(flatten)]
+    top: TopArgs,
+
     /// Only this function: a name, a part of one that is unique, 0xADDRESS or MODULE:0xADDRESS
     #[arg(short, long, value_name = "FN")]
     function: Option<String>,
@@ -243,17 +237,12 @@ impl ViewCommand {
     pub fn into_props(self) -> ViewProps {
         match self {
             ViewCommand::Report(args) => args.common.into_props(args.top.top, Query::Report { html: args.html }),
-            ViewCommand::Paths(args) => {
-                let style = if args.asm { CodeStyle::Instructions } else { CodeStyle::Source };
-                let query = Query::Paths { function: args.function.function, by: args.by, style };
-                args.common.into_props(args.top.top, query)
+            ViewCommand::Paths(PathsArgs { rows, by, asm }) => {
+                let style = if asm { CodeStyle::Instructions } else { CodeStyle::Source };
+                rows.into_props(|function| Query::Paths { function, by, style })
             }
-            ViewCommand::Edges(args) => {
-                args.common.into_props(args.top.top, Query::Edges { function: args.function.function })
-            }
-            ViewCommand::Calls(args) => {
-                args.common.into_props(args.top.top, Query::Calls { function: args.function.function })
-            }
+            ViewCommand::Edges(EdgesArgs { rows }) => rows.into_props(|function| Query::Edges { function }),
+            ViewCommand::Calls(CallsArgs { rows }) => rows.into_props(|function| Query::Calls { function }),
             ViewCommand::Contexts(ContextsArgs { common, top, min, caller, callee, callers }) => {
                 let part = ContextsProps { min_share: min, caller, callee, is_inverted: callers };
                 common.into_props(top.top, Query::Contexts(part))
@@ -262,14 +251,18 @@ impl ViewCommand {
                 let style = if source { CodeStyle::Source } else { CodeStyle::Instructions };
                 common.into_props(None, Query::Annotate { function, style })
             }
-            ViewCommand::Loops(args) => {
-                args.common.into_props(args.top.top, Query::Loops { function: args.function.function })
-            }
-            ViewCommand::Branches(args) => {
-                let query = Query::Branches { function: args.function.function, by: args.by };
-                args.common.into_props(args.top.top, query)
+            ViewCommand::Loops(LoopsArgs { rows }) => rows.into_props(|function| Query::Loops { function }),
+            ViewCommand::Methods(args) => args.common.into_props(args.top.top, Query::Methods),
+            ViewCommand::Branches(BranchesArgs { rows, by }) => {
+                rows.into_props(|function| Query::Branches { function, by })
             }
         }
+    }
+}
+
+impl RowsArgs {
+    fn into_props(self, query: impl FnOnce(Option<String>) -> Query) -> ViewProps {
+        self.common.into_props(self.top.top, query(self.function))
     }
 }
 

@@ -52,6 +52,8 @@ pub struct RecordProps {
     pub probe: Probe,
     pub use_cache: bool,
     pub quiet: bool,
+    /// Whether the profile is shown while it grows.
+    pub live: bool,
 }
 
 /// The part of the run in which bursts may start, in time since the program started.

@@ -8,7 +8,7 @@ use std::io;
 use std::str::FromStr;
 
 use profile::model::{BlockId, EdgeKind, FunctionId};
-use profile::{Estimate, Profile, Symbols};
+use profile::{Estimate, Profile, Symbols, query};
 
 use crate::error::UnknownName;
 use crate::labels::Labels;
@@ -29,12 +29,24 @@ pub enum Table {
     Contexts,
     /// Loops.
     Loops,
+    /// Functions by entries and back edges taken.
+    Methods,
+    /// Branches by the instructions since the branch before.
+    Regions,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 6] =
-        [Table::Functions, Table::Edges, Table::Paths, Table::Calls, Table::Contexts, Table::Loops];
+    pub const ALL: [Table; 8] = [
+        Table::Functions,
+        Table::Edges,
+        Table::Paths,
+        Table::Calls,
+        Table::Contexts,
+        Table::Loops,
+        Table::Methods,
+        Table::Regions,
+    ];
 
     /// What one types.
     #[must_use]
@@ -46,6 +58,8 @@ impl Table {
             Table::Calls => "calls",
             Table::Contexts => "contexts",
             Table::Loops => "loops",
+            Table::Methods => "methods",
+            Table::Regions => "regions",
         }
     }
 }
@@ -82,6 +96,8 @@ pub fn write(profile: &Profile, symbols: &dyn Symbols, table: Table, out: &mut d
         Table::Calls => writer.calls(),
         Table::Contexts => writer.contexts(),
         Table::Loops => writer.loops(),
+        Table::Methods => writer.methods(),
+        Table::Regions => writer.regions(),
     }
 }
 
@@ -164,6 +180,24 @@ impl Writer<'_> {
             let trips: Vec<String> = row.trips.iter().map(u64::to_string).collect();
             cells.extend([self.block(row.header), row.n_partial_visits.to_string(), trips.join(" ")]);
             self.row(cells, &[row.entries, row.iterations, row.self_ns])?;
+        }
+        Ok(())
+    }
+
+    fn methods(&mut self) -> io::Result<()> {
+        self.header(&["module", "function", "address"], &["entries", "back_edges", "count"])?;
+        for row in query::methods(self.profile) {
+            self.row(self.function(row.function), &[row.entries, row.back_edges, row.count])?;
+        }
+        Ok(())
+    }
+
+    fn regions(&mut self) -> io::Result<()> {
+        self.header(&["module", "function", "address", "branch", "n_insns"], &["count"])?;
+        for row in query::regions(self.profile, None) {
+            let mut cells = self.function(row.function);
+            cells.extend([hex(last_address(&self.profile.blocks[row.block.index()])), row.n_insns.to_string()]);
+            self.row(cells, &[row.count])?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub struct Options<'a> {
 /// What only a module's file knows. Who answers opens files; nothing here does.
 pub trait BinaryFacts {
     /// The symbol that covers an address, under the name by which BOLT knows it: that of the symbol table if it is global, followed by
-    /// `/1`, `/2` and so on if it is local, counting equal names in the order of the table.
+    /// `/1`, `/2` and so on if it is local, counting equal names in order of address, functions before data.
     fn bolt_symbol(&self, module: ModuleId, address: u64) -> Option<SymbolOffset>;
 
     /// Whether some jump in the file leads to an address. The jumps of a profile, which are those in code that ran, need not be among them.

@@ -92,25 +92,31 @@ fn load(data: &[u8]) -> Result<Dwarf<Reader>, Error> {
     let elf = Elf::parse(data, &mut Problems::default())?;
     let mut bytes_left = (data.len() as u64).saturating_mul(MAX_UNPACKING);
     Dwarf::load(|id| {
-        let bytes = if is_used(id) { section(&elf, id.name(), &mut bytes_left)? } else { Cow::Borrowed(&[][..]) };
+        let bytes = if is_line_section(id.name()) {
+            section(&elf, id.name(), &mut bytes_left)?
+        } else {
+            Cow::Borrowed(&[][..])
+        };
         Ok(EndianArcSlice::new(Arc::from(bytes), LittleEndian))
     })
 }
 
-fn is_used(id: SectionId) -> bool {
-    matches!(
-        id,
-        SectionId::DebugAbbrev
-            | SectionId::DebugAddr
-            | SectionId::DebugAranges
-            | SectionId::DebugInfo
-            | SectionId::DebugLine
-            | SectionId::DebugLineStr
-            | SectionId::DebugRanges
-            | SectionId::DebugRngLists
-            | SectionId::DebugStr
-            | SectionId::DebugStrOffsets
-    )
+/// Whether a section of this name is read for source lines and inlined functions; others need not be unpacked.
+#[must_use]
+pub fn is_line_section(name: &str) -> bool {
+    const USED: [SectionId; 10] = [
+        SectionId::DebugAbbrev,
+        SectionId::DebugAddr,
+        SectionId::DebugAranges,
+        SectionId::DebugInfo,
+        SectionId::DebugLine,
+        SectionId::DebugLineStr,
+        SectionId::DebugRanges,
+        SectionId::DebugRngLists,
+        SectionId::DebugStr,
+        SectionId::DebugStrOffsets,
+    ];
+    USED.iter().any(|id| id.name() == name)
 }
 
 /// The unpacked bytes of a section, empty if the file has none.

@@ -58,7 +58,7 @@ fn write_system_calls(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()
     if sites.is_empty() {
         return Ok(());
     }
-    writeln!(out, "<h3>Kernel time by system-call site</h3>\n<table><tbody>")?;
+    writeln!(out, "<h3>Kernel time by system-call site</h3>\n<table class=\"narrow\"><tbody>")?;
     for site in sites.iter().take(MAX_SITES) {
         let module = site.module.and_then(|id| report.profile.modules.get(id.index()));
         let module = module.map_or("?", |module| file_name(&module.path));

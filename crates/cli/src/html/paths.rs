@@ -35,7 +35,7 @@ pub fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     for (index, row) in rows.iter().take(MAX_PATHS).enumerate() {
         let path = &report.profile.paths[row.path.index()];
         write_summary(report, row, path, index == 0, out)?;
-        writeln!(out, "<div class=\"wide\"><table><tbody>")?;
+        writeln!(out, "<div class=\"wide\"><table class=\"narrow\"><tbody>")?;
         for id in &path.blocks {
             write_block(report, *id, out)?;
         }

@@ -23,8 +23,17 @@ for (const heading of all('th[data-sort]')) {
   };
 }
 
-// A frame that is clicked takes the whole width; its callers do, too.
+// A few letters of a name say nothing.
 const frames = all('#frames > svg');
+const NARROWEST_NAME = 30;
+const showNames = () => {
+  const widths = frames.map(frame => frame.querySelector('rect').getBoundingClientRect().width);
+  frames.forEach((frame, index) => frame.classList.toggle('nameless', widths[index] < NARROWEST_NAME));
+};
+showNames();
+addEventListener('resize', showNames);
+
+// A frame that is clicked takes the whole width; its callers do, too.
 for (const frame of frames) {
   frame.onclick = () => {
     const left = Number(frame.dataset.x), width = Number(frame.dataset.w);
@@ -35,6 +44,7 @@ for (const frame of frames) {
       other.setAttribute('x', 100 * from + '%');
       other.setAttribute('width', 100 * Math.max(0, to - from) + '%');
     }
+    showNames();
   };
 }
 

@@ -17,16 +17,18 @@ const MAX_LOOPS: usize = 100;
 
 pub fn functions(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let rows = function_rows(report.profile);
-    let headings = [("own time", "n"), ("with callees", "n"), ("entries", "n"), ("function", "t"), ("module", "t")];
+    let headings =
+        [("own time", "n"), ("", ""), ("with callees", "n"), ("entries", "n"), ("function", "t"), ("module", "t")];
     write_head(&headings, out)?;
     for row in rows.iter().take(MAX_FUNCTIONS) {
         let function = &report.profile.functions[row.function.index()];
         let module = report.profile.modules.get(function.module.index()).map_or("?", |module| file_name(&module.path));
         write!(out, "<tr>{}", Figure(row.self_share.value, figures::share(row.self_share)))?;
+        write!(out, "<td class=\"share\">{}</td>", Bar(row.self_share.value))?;
         write!(out, "{}", Figure(row.total_share.value, figures::percent(row.total_share.value)))?;
         write!(out, "{}", Figure(row.entries.value, figures::estimated_count(row.entries)))?;
-        write!(out, "<td class=\"name\">{}", Text(report.names.function(row.function)))?;
-        writeln!(out, "{}</td><td>{}</td></tr>", Bar(row.self_share.value), Text(module))?;
+        let name = Text(report.names.function(row.function));
+        writeln!(out, "<td class=\"name\">{name}</td><td>{}</td></tr>", Text(module))?;
     }
     write_tail(rows.len(), MAX_FUNCTIONS, out)
 }
@@ -79,11 +81,15 @@ fn histogram(trips: &[u64]) -> String {
     bins.collect::<Vec<_>>().join(", ")
 }
 
+/// Titles of columns, and how each is sorted: by number, by text, or not at all.
 fn write_head(headings: &[(&str, &str)], out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "<div class=\"wide\"><table><thead><tr>")?;
+    write!(out, "<div class=\"wide tall\"><table><thead><tr>")?;
     for (title, kind) in headings {
-        let class = if *kind == "n" { " class=\"n\"" } else { "" };
-        write!(out, "<th{class} data-sort=\"{kind}\">{title}</th>")?;
+        match *kind {
+            "" => write!(out, "<th></th>")?,
+            "n" => write!(out, "<th class=\"n\" data-sort=\"n\">{title}</th>")?,
+            kind => write!(out, "<th data-sort=\"{kind}\">{title}</th>")?,
+        }
     }
     writeln!(out, "</tr></thead><tbody>")
 }
@@ -108,7 +114,7 @@ struct Bar(f64);
 
 impl std::fmt::Display for Bar {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "<br><span class=\"bar\" style=\"width:{:.1}%\"></span>", 100.0 * self.0.clamp(0.0, 1.0))
+        write!(f, "<span class=\"bar\" style=\"width:{:.1}%\"></span>", 100.0 * self.0.clamp(0.0, 1.0))
     }
 }
 

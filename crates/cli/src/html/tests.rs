@@ -163,6 +163,32 @@ fn hot_paths_show_their_source() {
     assert!(page.contains("hot.c:"), "{page}");
 }
 
+/// Uses the page as a reader would and writes down what became of it.
+const READER: &str = "{
+const seen = {};
+const frames = [...document.querySelectorAll('#frames > svg')];
+const named = name => frames.find(frame => frame.querySelector('text').textContent === name);
+seen.frames = frames.length;
+seen.wide = frames.every(frame => 0 < frame.querySelector('rect').getBoundingClientRect().width);
+named('hot').onclick();
+seen.zoomed = named('hot').getAttribute('width');
+seen.hidden = named('[kernel]').style.display;
+named('start').onclick();
+seen.back = Number.parseFloat(named('hot').getAttribute('width'));
+const search = document.getElementById('search');
+search.value = 'HOT';
+search.oninput();
+seen.found = frames.filter(frame => frame.classList.contains('found')).length;
+const first = () => document.querySelector('#functions tbody tr .name').firstChild.textContent;
+seen.hottest = first();
+document.querySelectorAll('#functions th')[2].onclick();
+seen.sorted = first();
+document.getElementById('theme').onclick();
+seen.theme = document.documentElement.dataset.theme;
+seen.path = document.querySelector('#paths details[open] tbody tr').textContent.includes('0x1000');
+document.body.dataset.seen = Object.entries(seen).map(([name, value]) => `${name}=${value}`).join(' ');
+}";
+
 #[test]
 fn a_browser_shows_it() {
     if std::env::var_os("STROBE_CONSUMERS").is_none_or(|value| value != "1") {
@@ -170,17 +196,22 @@ fn a_browser_shows_it() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.html");
-    std::fs::write(&file, page(&profile("/no/such/program", "hot", 0x1000))).unwrap();
+    let page = page(&profile("/no/such/program", "hot", 0x1000));
+    let read = page.replace("</body>", &format!("<script>{READER}</script></body>"));
+    std::fs::write(&file, read).unwrap();
     let browser = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.path().join("browser").display()))
         .arg(format!("file://{}", file.display()))
         .output()
-        .expect("chromium is needed: apt-get install chromium");
-    let shown = String::from_utf8_lossy(&browser.stdout);
-    assert!(browser.status.success(), "{}", String::from_utf8_lossy(&browser.stderr));
-    assert!(shown.contains("Hot paths") && shown.contains("[kernel]"), "{shown}");
-    // The script ran to its end: the last thing it does is to listen to the search field.
-    assert!(!String::from_utf8_lossy(&browser.stderr).contains("Uncaught"));
+        .expect("chromium is needed; run `STROBE_CONSUMERS=1 cargo xtask packages`");
+    let (shown, log) = (String::from_utf8_lossy(&browser.stdout), String::from_utf8_lossy(&browser.stderr));
+    assert!(browser.status.success(), "{log}");
+    assert!(!log.contains("CONSOLE"), "{log}");
+    let seen = shown.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let expected =
+        "frames=3 wide=true zoomed=100% hidden=none back=60 found=1 hottest=hot sorted=start theme=dark path=true";
+    assert_eq!(seen, Some(expected), "{shown}");
 }
 
 fn compiled(folder: &FilePath) -> String {

@@ -8,6 +8,7 @@ mod budget;
 mod code;
 mod digest;
 mod layout;
+mod live;
 pub mod outside;
 mod process;
 mod progress;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use attach::{Exit, Injection, Launch, Launchability, Listener, Settings, Target};
 use image::NameKind;
 use store::Recording;
@@ -35,6 +36,7 @@ use wire::control::TickSource;
 use crate::progress::Progress;
 use crate::props::{Probe, RecordProps, TickChoice};
 use crate::record::budget::{Budget, Wishes};
+use crate::record::live::Live;
 use crate::record::outside::Requests;
 use crate::record::progress::ProgressLine;
 use crate::record::session::{Session, interval_ns};
@@ -57,6 +59,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     let started = Instant::now();
     let ignored_signals = attach::ignored_signals();
     let program = find(&props.command[0])?;
+    let mut live = props.live.then(Live::prepare).transpose()?;
     let recording = Recording::create(&props.output)?;
     let launchability = attach::probe_binary(&program);
     if !launchability.is_profilable() && !can_start(&launchability) {
@@ -96,13 +99,17 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         ignored_signals,
     };
     let mut session = Session::start(props, listener, settings, recording, requests.clone());
-    let mut target = attach::spawn(&launch).map_err(|error| anyhow!(error))?;
+    let mut target = start(&launch, live.as_ref())?;
     let start_up = started.elapsed();
     session.delivery_seconds = attach::probe::delivery_ns().unwrap_or(0.0) / 1e9;
     for warning in &warnings {
         warn(warning);
     }
-    let exit = attend(props, &mut session, &mut target, &requests)?;
+    if let Some(Err(error)) = live.as_mut().map(|live| live.open(command_line(props))) {
+        warn(&format!("no live view: {error:#}"));
+    }
+    let exit = attend(props, &mut session, &mut target, &requests, live.as_mut())?;
+    drop(live);
     session.finish();
     conclude(
         props,
@@ -113,12 +120,22 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     Ok(end_like(exit))
 }
 
+/// Starts the program, off the terminal if a live view wants that.
+fn start(launch: &Launch, live: Option<&Live>) -> Result<Target> {
+    let Some(live) = live else { return Ok(attach::spawn(launch)?) };
+    let mut command = attach::command(launch)?;
+    live.redirect(&mut command)?;
+    let child = command.spawn().with_context(|| format!("{}: cannot be started", launch.program.display()))?;
+    Ok(Target::from(child))
+}
+
 /// Looks after the program until it has ended. `None`: it was left running after strobe was told to end.
 fn attend(
     props: &RecordProps,
     session: &mut Session<'_>,
     target: &mut Target,
     requests: &Requests,
+    mut live: Option<&mut Live>,
 ) -> Result<Option<Exit>> {
     let mut progress = ProgressLine::new(props.quiet);
     let mut told_to_end: Option<Instant> = None;
@@ -139,7 +156,12 @@ fn attend(
         }
         let has_samples = session.step();
         nap = if has_samples { SHORTEST_NAP.max(nap / 2) } else { (nap * 2).min(LONGEST_NAP) };
-        progress.show(session);
+        if let Some(live) = &mut live {
+            live.attend(session.take_latest());
+        }
+        if live.as_ref().is_none_or(|live| !live.is_open()) {
+            progress.show(session);
+        }
         target.wait_for(nap);
     }
 }
@@ -162,7 +184,7 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         warn(warnings.last().map_or("", String::as_str));
     }
     let ending = Ending {
-        command: props.command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        command: command_line(props),
         how: how_it_ended(exit),
         elapsed: started.elapsed(),
         user: Duration::from_micros(used.user_us),
@@ -250,6 +272,10 @@ fn tick_source(props: &RecordProps) -> TickSource {
             if is_fast && attach::probe::system().has_perf_ticks { TickSource::Perf } else { TickSource::PosixTimer }
         }
     }
+}
+
+fn command_line(props: &RecordProps) -> String {
+    props.command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 fn find(name: &OsString) -> Result<PathBuf> {

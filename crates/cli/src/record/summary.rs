@@ -24,27 +24,27 @@ pub struct Ending {
 /// A number of the summary: name in the profile, value.
 pub type Fact = (&'static str, String);
 
+/// What can be said while the program runs; who reads the profile meanwhile, or after strobe was killed, has this.
+pub fn facts_so_far(session: &Session<'_>, command: &str) -> Vec<Fact> {
+    common_facts(session, command, session.cpu_seconds(), session.started.elapsed())
+}
+
+/// Replaces what was said while the program ran.
 pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
     let tally = &session.tally;
     let cpu = cpu_seconds(session, ending);
-    let Shares { ticks, bursts } = shares(&session.cost(), cpu);
     let modules = Modules::of(session);
-    let mut facts = vec![
-        ("command", ending.command.clone()),
+    let mut facts = common_facts(session, &ending.command, cpu, ending.elapsed);
+    facts.extend([
         ("ended", ending.how.clone()),
-        ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
-        ("cpu_s", format!("{cpu:.3}")),
         ("user_s", format!("{:.3}", ending.user.as_secs_f64())),
         ("system_s", format!("{:.3}", ending.system.as_secs_f64())),
-        ("elapsed_s", format!("{:.3}", ending.elapsed.as_secs_f64())),
         ("tick_source", ending.tick_source.clone()),
         ("asked_rate_hz", format!("{:.1}", ending.asked_rate_hz)),
         ("attained_rate_hz", format!("{:.2}", attained_rate(session, cpu))),
-        ("ticks", tally.n_samples.to_string()),
         ("overruns", tally.n_overruns.to_string()),
         ("lost_ticks", session.counters.lost_ticks.to_string()),
         ("ticks_in_burst", session.counters.ticks_in_burst.to_string()),
-        ("bursts", tally.n_bursts.to_string()),
         ("records", tally.n_records.to_string()),
         ("checks", tally.n_checks.to_string()),
         ("full_percent", percent(tally.n_full_bursts, tally.n_bursts)),
@@ -52,9 +52,6 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("hit_warm_percent", rate(warm(session).hit_rate())),
         ("full_warm_percent", rate(warm(session).full_rate())),
         ("warm_after_s", session.warm_after.map_or("-".to_owned(), |time| format!("{:.3}", time.as_secs_f64()))),
-        ("cost_percent", format!("{:.3}", 100.0 * (ticks + bursts))),
-        ("cost_ticks_percent", format!("{:.3}", 100.0 * ticks)),
-        ("cost_bursts_percent", format!("{:.3}", 100.0 * bursts)),
         ("tick_delivery_us", format!("{:.2}", 1e6 * session.delivery_seconds)),
         ("agent_cpu_s", format!("{:.3}", ending.agent_cpu.as_secs_f64())),
         ("start_up_s", format!("{:.4}", ending.start_up.as_secs_f64())),
@@ -68,7 +65,7 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("functions_translated", modules.n_functions.to_string()),
         ("instructions_translated", modules.n_instructions.to_string()),
         ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
-    ];
+    ]);
     facts.extend(tally.outcomes.iter().map(|(name, n)| (outcome_fact(name), n.to_string())));
     facts.extend(tally.end_reasons.iter().map(|(name, n)| (end_fact(name), n.to_string())));
     if session.findings.n_bursts > 0 {
@@ -79,6 +76,21 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         facts.push(("unknown_steps", session.findings.n_unknown.to_string()));
     }
     facts
+}
+
+fn common_facts(session: &Session<'_>, command: &str, cpu: f64, elapsed: Duration) -> Vec<Fact> {
+    let Shares { ticks, bursts } = shares(&session.cost(), cpu);
+    vec![
+        ("command", command.to_owned()),
+        ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
+        ("cpu_s", format!("{cpu:.3}")),
+        ("elapsed_s", format!("{:.3}", elapsed.as_secs_f64())),
+        ("ticks", session.tally.n_samples.to_string()),
+        ("bursts", session.tally.n_bursts.to_string()),
+        ("cost_percent", format!("{:.3}", 100.0 * (ticks + bursts))),
+        ("cost_ticks_percent", format!("{:.3}", 100.0 * ticks)),
+        ("cost_bursts_percent", format!("{:.3}", 100.0 * bursts)),
+    ]
 }
 
 fn outcome_fact(name: &'static str) -> &'static str {

@@ -57,25 +57,9 @@ fn load(file: &[u8]) -> Option<DwarfSections<Cow<'_, [u8]>>> {
             bytes_left = bytes_left.checked_sub(packed.uncompressed_size)?;
             packed.decompress().ok()
         };
-        Ok(if is_used(id) { unpack().unwrap_or_default() } else { Cow::default() })
+        Ok(if image::is_line_section(id.name()) { unpack().unwrap_or_default() } else { Cow::default() })
     };
     DwarfSections::load(section).ok()
-}
-
-fn is_used(id: SectionId) -> bool {
-    matches!(
-        id,
-        SectionId::DebugAbbrev
-            | SectionId::DebugAddr
-            | SectionId::DebugAranges
-            | SectionId::DebugInfo
-            | SectionId::DebugLine
-            | SectionId::DebugLineStr
-            | SectionId::DebugRanges
-            | SectionId::DebugRngLists
-            | SectionId::DebugStr
-            | SectionId::DebugStrOffsets
-    )
 }
 
 /// Answers about addresses, quickest in ascending order.

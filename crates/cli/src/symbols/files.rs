@@ -1,8 +1,9 @@
 //! The files of a module: whether the one that ran is still there, and where its debug data is.
 //!
 //! The binary at a module's path may be gone, or be another build by now. It counts only if its build-id is the one in the profile;
-//! reading that takes a few pages of the file. Debug data is taken from the binary, else from a separate debug file on this machine,
-//! else from a debuginfod server if the user asks for that. All of it can be there without the binary.
+//! reading that takes a few pages of the file. Debug data is taken from the binary, else from a separate debug file of the archive that
+//! the profile came with, else from one on this machine, else from a debuginfod server if the user asks for that. All of it can be
+//! there without the binary.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,6 +15,7 @@ use object::read::elf::ElfFile64;
 use object::{Object as _, ReadCache};
 
 use crate::debug_files::{self, DebugFile};
+use crate::symbols::archived::ArchivedFiles;
 use crate::symbols::cache::BuildIdText;
 use crate::symbols::debuginfod::Debuginfod;
 use crate::symbols::dwarf::{self, DebugSections};
@@ -77,6 +79,13 @@ pub fn build_id_of(path: &Path) -> io::Result<Option<BuildIdText>> {
     Ok(elf.build_id().map_err(no_program)?.map(BuildIdText::from_bytes))
 }
 
+/// Where debug files may be besides the usual folders.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    pub archived: Option<&'a ArchivedFiles>,
+    pub debuginfod: Option<&'a Debuginfod>,
+}
+
 /// The bytes that names and lines are read from.
 #[derive(Debug, Default)]
 pub struct ModuleFiles {
@@ -92,7 +101,7 @@ impl ModuleFiles {
         path: &Path,
         build_id: Option<&BuildIdText>,
         usable: bool,
-        debuginfod: Option<&Debuginfod>,
+        places: Places<'_>,
         faults: &mut Vec<String>,
     ) -> ModuleFiles {
         let binary = usable.then(|| fs::read(path).ok()).flatten();
@@ -102,22 +111,26 @@ impl ModuleFiles {
         };
         let own_lines = binary.as_deref().is_some_and(dwarf::has_lines);
         let mut fetch = |build_id: &BuildIdText| {
-            let (fetched, new_faults) = debuginfod?.fetch(build_id);
+            let (fetched, new_faults) = places.debuginfod?.fetch(build_id);
             faults.extend(new_faults);
             let path = fetched?;
             Some(DebugFile { bytes: fs::read(&path).ok()?, path })
         };
+        let archived = |build_id: &BuildIdText| places.archived?.debug_file(build_id);
         let debug = match own_lines {
             true => None,
-            false => debug_files::find(path, &links).or_else(|| fetch(build_id?)),
+            false => {
+                build_id.and_then(archived).or_else(|| debug_files::find(path, &links)).or_else(|| fetch(build_id?))
+            }
         };
         let (naming_file, link) = match &debug {
             Some(file) => (file.path.clone(), DebugLinks::of_file(&file.bytes).ok().and_then(|links| links.alternate)),
             None => (path.to_path_buf(), links.alternate),
         };
         let alternate = link.and_then(|link| {
-            let fetch = || fetch(&BuildIdText::from_bytes(link.build_id.as_bytes()));
-            debug_files::find_alternate(&naming_file, &link).or_else(fetch)
+            let build_id = BuildIdText::from_bytes(link.build_id.as_bytes());
+            let local = archived(&build_id).or_else(|| debug_files::find_alternate(&naming_file, &link));
+            local.or_else(|| fetch(&build_id))
         });
         let debug_link = links.debug_link.map(|link| link.file_name).unwrap_or_default();
         ModuleFiles { binary, debug, alternate, debug_link }
@@ -144,13 +157,19 @@ impl ModuleFiles {
 }
 
 /// Whether there is now a debug file for answers that were given without one.
-pub fn has_new_debug_file(path: &Path, build_id: Option<&BuildIdText>, origin: &Origin) -> bool {
+pub fn has_new_debug_file(
+    path: &Path,
+    build_id: Option<&BuildIdText>,
+    archived: Option<&ArchivedFiles>,
+    origin: &Origin,
+) -> bool {
     let debug_link = Some(&origin.debug_link).filter(|name| !name.is_empty());
     let links = DebugLinks {
         build_id_path: build_id.map(BuildIdText::debug_path),
         debug_link: debug_link.map(|name| DebugLink { file_name: name.clone(), crc: 0 }),
         alternate: None,
     };
-    let found = debug_files::find(path, &links);
-    found.is_some_and(|file| file.path.to_string_lossy() != origin.debug_file)
+    let in_archive = archived.zip(build_id).and_then(|(archived, build_id)| archived.debug_path(build_id));
+    let found = in_archive.or_else(|| debug_files::find(path, &links).map(|file| file.path));
+    found.is_some_and(|path| path.to_string_lossy() != origin.debug_file)
 }

@@ -8,6 +8,7 @@
 //! Nothing here fails. A module that is missing, rebuilt or unreadable has a [`Status`] to be shown once, and its addresses have the names
 //! that the profile itself holds, or names made of the addresses.
 
+mod archived;
 mod cache;
 mod debuginfod;
 mod dwarf;
@@ -19,7 +20,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use image::{FunctionName, NameKind, Svma};
@@ -30,9 +31,12 @@ use profile::{Profile, Symbols};
 use crate::progress::Progress;
 use crate::symbols::cache::Cache;
 use crate::symbols::debuginfod::Debuginfod;
+use crate::symbols::files::Places;
 use crate::symbols::module::ModuleSymbols;
 use crate::symbols::source::SourceFiles;
 
+pub use archived::{ArchivedFiles, DEBUG_SUFFIX, FOLDER};
+pub use cache::BuildIdText;
 pub use files::Status;
 
 /// Where to look, and where to keep what was found.
@@ -44,17 +48,28 @@ pub struct Options {
     pub servers: Vec<String>,
     /// How long a server may be silent.
     pub silence_timeout: Duration,
+    /// Binaries and debug files that go before those where the program ran.
+    pub archived: Option<ArchivedFiles>,
+    /// Whether a line on the terminal may say what takes so long.
+    pub shows_progress: bool,
 }
 
 impl Options {
     /// Uses what is on this machine only.
     pub fn offline(cache: Option<PathBuf>) -> Options {
-        Options { cache, servers: Vec::new(), silence_timeout: debuginfod::SILENCE_TIMEOUT }
+        let silence_timeout = debuginfod::SILENCE_TIMEOUT;
+        Options { cache, servers: Vec::new(), silence_timeout, archived: None, shows_progress: true }
+    }
+
+    /// For a profile in a file: also uses what an archive brought along, and the cache of this user.
+    pub fn of_profile(path: &Path) -> Options {
+        let archived = ArchivedFiles::beside(path);
+        Options { archived, ..Options::offline(crate::record::cache_folder()) }
     }
 
     /// Also asks the servers in `DEBUGINFOD_URLS`.
-    pub fn with_debuginfod(cache: Option<PathBuf>) -> Options {
-        Options { servers: debuginfod::servers_from_environment(), ..Options::offline(cache) }
+    pub fn with_debuginfod(self) -> Options {
+        Options { servers: debuginfod::servers_from_environment(), ..self }
     }
 }
 
@@ -64,6 +79,8 @@ pub struct Symbolizer {
     modules: Vec<ModuleSymbols>,
     cache: Option<Cache>,
     debuginfod: Option<Debuginfod>,
+    archived: Option<ArchivedFiles>,
+    shows_progress: bool,
     sources: SourceFiles,
     faults: Vec<String>,
 }
@@ -71,7 +88,9 @@ pub struct Symbolizer {
 impl Symbolizer {
     /// Checks the files of a profile's modules; names are looked up by [`Symbolizer::resolve`].
     pub fn new(profile: &Profile, options: &Options) -> Symbolizer {
-        let mut modules: Vec<ModuleSymbols> = profile.modules.iter().map(ModuleSymbols::new).collect();
+        let archived = options.archived.clone();
+        let modules = profile.modules.iter().map(|module| ModuleSymbols::new(module, archived.as_ref()));
+        let mut modules: Vec<ModuleSymbols> = modules.collect();
         for function in &profile.functions {
             if let Some(module) = modules.get_mut(function.module.index()) {
                 module.add_function(function);
@@ -84,7 +103,15 @@ impl Symbolizer {
             let client = Debuginfod::new(&options.servers, base, options.silence_timeout);
             client.map_err(|fault| faults.push(format!("debuginfod: {fault:#}"))).ok()
         });
-        Symbolizer { modules, cache: base.and_then(Cache::open), debuginfod, sources: SourceFiles::default(), faults }
+        Symbolizer {
+            modules,
+            cache: base.and_then(Cache::open),
+            debuginfod,
+            archived,
+            shows_progress: options.shows_progress,
+            sources: SourceFiles::default(),
+            faults,
+        }
     }
 
     /// Looks up all addresses that are not known yet. Addresses are those of the module's file, in any order.
@@ -92,13 +119,16 @@ impl Symbolizer {
         let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
-        let progress = Progress::new();
-        progress.show("reading names and source lines");
+        let progress = self.shows_progress.then(Progress::new);
+        if let Some(progress) = &progress {
+            progress.show("reading names and source lines");
+        }
+        let places = Places { archived: self.archived.as_ref(), debuginfod: self.debuginfod.as_ref() };
         for group in wanted.chunk_by(|a, b| a.0 == b.0) {
             let addresses: Vec<u64> = group.iter().map(|&(_, address)| address).collect();
             let module = group.first().and_then(|(module, _)| self.modules.get_mut(module.index()));
             if let Some(module) = module {
-                module.resolve(&addresses, self.cache.as_ref(), self.debuginfod.as_ref(), &mut self.faults);
+                module.resolve(&addresses, self.cache.as_ref(), places, &mut self.faults);
             }
         }
     }
@@ -122,6 +152,11 @@ impl Symbolizer {
     /// What became of a module's file. Whether it has debug data is known once one of its addresses was resolved.
     pub fn status(&self, module: ModuleId) -> Status {
         self.module(module).map_or(Status::Missing, ModuleSymbols::status)
+    }
+
+    /// The file of a module that ran; nothing if it is gone or rebuilt.
+    pub fn file_that_ran(&self, module: ModuleId) -> Option<&Path> {
+        self.module(module).and_then(ModuleSymbols::file_that_ran)
     }
 
     /// What went wrong with debuginfod.

@@ -1,16 +1,16 @@
 //! One module: what the profile says about it, what is known about its addresses, and how more becomes known.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use image::{FunctionName, Image, NameKind, Svma};
 use profile::model::{Function, Module};
 use profile::symbols::SourceFrame;
 
+use crate::symbols::archived::ArchivedFiles;
 use crate::symbols::cache::{BuildIdText, Cache, CacheKey};
-use crate::symbols::debuginfod::Debuginfod;
 use crate::symbols::dwarf::DebugInfo;
-use crate::symbols::files::{ModuleFiles, Status, has_new_debug_file, status_of};
+use crate::symbols::files::{ModuleFiles, Places, Status, has_new_debug_file, status_of};
 use crate::symbols::table::{Table, TableBuilder};
 
 /// Ending of the names that stubs of the linkage table have.
@@ -18,6 +18,7 @@ const PLT_SUFFIX: &str = "@plt";
 
 #[derive(Debug)]
 pub struct ModuleSymbols {
+    /// Where its file was loaded from, or where an archive has it.
     path: PathBuf,
     build_id: Option<BuildIdText>,
     /// Short of its debug data.
@@ -40,9 +41,10 @@ pub struct KnownFunction {
 }
 
 impl ModuleSymbols {
-    pub fn new(module: &Module) -> ModuleSymbols {
-        let path = PathBuf::from(&module.path);
+    pub fn new(module: &Module, archived: Option<&ArchivedFiles>) -> ModuleSymbols {
         let build_id = BuildIdText::new(&module.build_id);
+        let in_archive = archived.zip(build_id.as_ref()).and_then(|(archived, build_id)| archived.binary(build_id));
+        let path = in_archive.unwrap_or_else(|| PathBuf::from(&module.path));
         // Code of the kernel has a name in brackets.
         let is_file = !module.path.starts_with('[');
         let file_status = if is_file { status_of(&path, build_id.as_ref()) } else { Status::NoDebugInfo };
@@ -80,6 +82,10 @@ impl ModuleSymbols {
         }
     }
 
+    pub fn file_that_ran(&self) -> Option<&Path> {
+        (self.file_status == Status::Ok).then_some(self.path.as_path())
+    }
+
     /// What the profile knows about the function around an address.
     pub fn function_at(&self, address: u64) -> Option<&KnownFunction> {
         let after = self.functions.partition_point(|function| function.start <= address);
@@ -112,16 +118,10 @@ impl ModuleSymbols {
     }
 
     /// Makes the answers for ascending addresses known, as far as there is something to know.
-    pub fn resolve(
-        &mut self,
-        addresses: &[u64],
-        cache: Option<&Cache>,
-        debuginfod: Option<&Debuginfod>,
-        faults: &mut Vec<String>,
-    ) {
+    pub fn resolve(&mut self, addresses: &[u64], cache: Option<&Cache>, places: Places<'_>, faults: &mut Vec<String>) {
         if !self.is_loaded {
             self.is_loaded = true;
-            self.load(cache, debuginfod);
+            self.load(cache, places);
         }
         let is_known = |address: &u64| self.table.as_ref().is_some_and(|table| table.get(*address).is_some());
         let new: Vec<u64> = addresses.iter().copied().filter(|address| !is_known(address)).collect();
@@ -129,7 +129,7 @@ impl ModuleSymbols {
             return;
         }
         let is_usable = self.file_status == Status::Ok;
-        let files = ModuleFiles::read(&self.path, self.build_id.as_ref(), is_usable, debuginfod, faults);
+        let files = ModuleFiles::read(&self.path, self.build_id.as_ref(), is_usable, places, faults);
         let Some(table) = look_up(&files, &new, self.table.as_ref()) else {
             self.is_exhausted = true;
             return;
@@ -141,12 +141,12 @@ impl ModuleSymbols {
     }
 
     /// Takes the answers of earlier runs, unless better ones can be had now.
-    fn load(&mut self, cache: Option<&Cache>, debuginfod: Option<&Debuginfod>) {
+    fn load(&mut self, cache: Option<&Cache>, places: Places<'_>) {
         let kept = cache.zip(self.key.as_ref()).and_then(|(cache, key)| cache.load(key));
         self.table = kept.filter(|table| {
             let origin = table.origin();
-            let improves = || debuginfod.is_some() || has_new_debug_file(&self.path, self.build_id.as_ref(), &origin);
-            origin.has_lines || !improves()
+            let is_new = || has_new_debug_file(&self.path, self.build_id.as_ref(), places.archived, &origin);
+            origin.has_lines || !(places.debuginfod.is_some() || is_new())
         });
     }
 }

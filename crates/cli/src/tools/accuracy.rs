@@ -1,6 +1,7 @@
 //! `strobe accuracy`: how well a sampled profile agrees with the exact one.
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Result;
 use profile::accuracy::{Accuracy, ElementErrors, compare};
@@ -8,11 +9,12 @@ use serde_json::json;
 
 use crate::tools::opened;
 use crate::tools::props::AccuracyProps;
+use crate::view::SCHEMA;
 
 pub fn run(props: &AccuracyProps, out: &mut impl Write) -> Result<()> {
     let accuracy = compare(&opened::open(&props.exact)?, &opened::open(&props.sampled)?);
     if props.json {
-        serde_json::to_writer_pretty(&mut *out, &as_json(&accuracy))?;
+        serde_json::to_writer_pretty(&mut *out, &as_json(&accuracy, props))?;
         writeln!(out)?;
         return Ok(());
     }
@@ -51,12 +53,20 @@ fn errors(accuracy: &Accuracy) -> [(ElementErrors, &'static str); 3] {
 }
 
 /// Shares and errors as fractions of 1.
-fn as_json(accuracy: &Accuracy) -> serde_json::Value {
+fn as_json(accuracy: &Accuracy, props: &AccuracyProps) -> serde_json::Value {
+    let path = |path: &Path| json!(path.display().to_string());
+    let envelope = [
+        ("schema", json!(SCHEMA)),
+        ("kind", json!("accuracy")),
+        ("exact", path(&props.exact)),
+        ("sampled", path(&props.sampled)),
+    ];
+    let envelope = envelope.map(|(name, value)| (name.to_owned(), value));
     let overlaps = agreements(accuracy).map(|(value, name, _)| (name.to_owned(), json!(value)));
     let errors = errors(accuracy).map(|(errors, name)| {
         (format!("{name}_errors"), json!({ "element_wise": errors.element_wise, "hot": errors.hot }))
     });
-    serde_json::Value::Object(overlaps.into_iter().chain(errors).collect())
+    serde_json::Value::Object(envelope.into_iter().chain(overlaps).chain(errors).collect())
 }
 
 #[cfg(test)]
@@ -89,7 +99,8 @@ mod tests {
     fn text_has_every_figure_of_the_json() {
         let text = printed(false);
         let json: serde_json::Value = serde_json::from_str(&printed(true)).unwrap();
-        for name in json.as_object().unwrap().keys() {
+        let is_figure = |name: &&String| name.contains("overlap") || name.contains("errors") || name.contains("weight");
+        for name in json.as_object().unwrap().keys().filter(is_figure) {
             assert!(text.contains(name.trim_end_matches("_errors")), "{name}\n{text}");
         }
     }

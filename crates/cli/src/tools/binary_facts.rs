@@ -50,6 +50,10 @@ impl<'a> FileFacts<'a> {
             Format::BoltFdata => {
                 let bytes = same_build(profile, path, module)?;
                 facts.bolt_names = BoltNames::of_file(&bytes);
+                if facts.bolt_names.is_empty() {
+                    let name = &profile.modules[module.index()].path;
+                    bail!("{name}: has no symbols, by which this format names functions; use bolt-preagg");
+                }
                 facts.jump_targets = jump_targets(&bytes)?;
             }
             Format::PropellerBb | Format::PropellerPaths => {

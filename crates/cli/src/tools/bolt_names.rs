@@ -20,6 +20,10 @@ struct NamedRange {
 }
 
 impl BoltNames {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// From the symbol table of an ELF file; empty if it has none.
     pub fn of_file(bytes: &[u8]) -> BoltNames {
         let Ok(elf) = ElfFile64::<LittleEndian, _>::parse(bytes) else { return BoltNames::default() };

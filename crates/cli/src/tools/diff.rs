@@ -1,6 +1,7 @@
 //! `strobe diff`: what changed from one profile to another, the largest change first.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -15,12 +16,11 @@ use crate::tools::props::DiffProps;
 
 /// Fails, with a success of its own, if a function grew by more than the user allows.
 pub fn run(props: &DiffProps, out: &mut impl Write) -> Result<ExitCode> {
-    let before = Side::new(opened::open(&props.before)?);
-    let after = Side::new(opened::open(&props.after)?);
+    let (before, after) = (Side::open(&props.before)?, Side::open(&props.after)?);
     let diff = profile::diff(&before.profile, &after.profile);
     let sides = Sides { before, after };
     if props.json {
-        diff_json::write(&diff, &sides, out)?;
+        diff_json::write(&diff, &sides, props, out)?;
     } else {
         let table = Table { sides: &sides, n_rows: props.n_rows, shows_chance: props.shows_chance };
         table.write(&diff, out)?;
@@ -44,9 +44,10 @@ pub struct Side {
 }
 
 impl Side {
-    pub fn new(profile: Profile) -> Side {
-        let names = Names::new(&profile, &opened::symbolizer(&profile));
-        Side { profile, names }
+    fn open(path: &Path) -> Result<Side> {
+        let profile = opened::open(path)?;
+        let names = Names::new(&profile, &opened::symbolizer(&profile, path));
+        Ok(Side { profile, names })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The JSON of `strobe diff`: all rows, significant or not, in the order of the text.
+//! The JSON of `strobe diff`, which `docs/profile-json.md` describes: all rows, significant or not, in the order of the text.
 
 use std::io::Write;
 
@@ -8,9 +8,11 @@ use profile::diff::Change;
 use serde::Serialize;
 
 use crate::tools::diff::Sides;
+use crate::tools::props::DiffProps;
+use crate::view::SCHEMA;
 use crate::view::figures::Figure;
 
-pub fn write(diff: &Diff, sides: &Sides, out: &mut impl Write) -> Result<()> {
+pub fn write(diff: &Diff, sides: &Sides, props: &DiffProps, out: &mut impl Write) -> Result<()> {
     let functions = diff.functions.iter().map(|row| FunctionRow {
         function: sides.function(row.before, row.after),
         share: ChangeRow::of(&row.share),
@@ -31,6 +33,10 @@ pub fn write(diff: &Diff, sides: &Sides, out: &mut impl Write) -> Result<()> {
         mean_trips: row.mean_trips.as_ref().map(ChangeRow::of),
     });
     let document = Document {
+        schema: SCHEMA,
+        kind: "diff",
+        before: props.before.display().to_string(),
+        after: props.after.display().to_string(),
         cpu_ns: ChangeRow::of(&diff.cpu_ns),
         functions: functions.collect(),
         paths: paths.collect(),
@@ -44,6 +50,10 @@ pub fn write(diff: &Diff, sides: &Sides, out: &mut impl Write) -> Result<()> {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    schema: u32,
+    kind: &'static str,
+    before: String,
+    after: String,
     cpu_ns: ChangeRow,
     functions: Vec<FunctionRow<'a>>,
     paths: Vec<PathRow<'a>>,

@@ -25,7 +25,7 @@ pub fn run(props: &ExportProps, out: &mut impl Write) -> Result<()> {
     };
     let facts = FileFacts::gather(&profile, &props.profile, module, props.format)?;
     let options = Options { module, table: props.table, facts: &facts };
-    let mut symbolizer = opened::symbolizer(&profile);
+    let mut symbolizer = opened::symbolizer(&profile, &props.profile);
     if asks_for_lines(props.format) {
         let asked = Asked::default();
         export::write(props.format, &profile, &asked, &options, &mut io::sink())?;

@@ -11,7 +11,7 @@ use crate::tools::{opened, output};
 
 pub fn run(props: &FlameProps, out: &mut impl Write) -> Result<()> {
     let profile = opened::open(&props.profile)?;
-    let symbols = opened::symbolizer(&profile);
+    let symbols = opened::symbolizer(&profile, &props.profile);
     let title = props.title.clone().unwrap_or_else(|| title(&profile));
     let svg = svg(&profile, &symbols, &title, props.is_reversed)?;
     output::write(&props.output, out, |file| Ok(file.write_all(&svg)?))

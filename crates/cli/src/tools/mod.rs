@@ -15,7 +15,7 @@ mod flame;
 mod manual;
 mod merge;
 pub mod opened;
-mod output;
+pub mod output;
 mod props;
 
 use std::io::Write;

@@ -13,9 +13,9 @@ pub fn open(path: &Path) -> Result<Profile> {
     Ok(store::open(path)?)
 }
 
-/// A symbolizer that knows all functions of a profile by name. Most names are in the profile; only the others are looked up.
-pub fn symbolizer(profile: &Profile) -> Symbolizer {
-    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(crate::record::cache_folder()));
+/// A symbolizer that knows all functions of the profile at `path` by name. Most names are in the profile; only the others are looked up.
+pub fn symbolizer(profile: &Profile, path: &Path) -> Symbolizer {
+    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::of_profile(path));
     let nameless = profile.functions.iter().filter(|row| row.name.is_empty());
     let entries: Vec<_> = nameless.map(|row| (row.module, row.address)).collect();
     symbolizer.resolve(&entries);

@@ -16,7 +16,7 @@ pub fn write(path: &Path, stdout: &mut impl Write, work: impl FnOnce(&mut dyn Wr
 
 /// Writes a file at once.
 pub fn write_file(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let cannot_write = || format!("{}: cannot be written; choose another place with -o", path.display());
+    let cannot_write = || format!("{}: cannot be written; choose another place", path.display());
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         // A pipe or device is written to as it is.
         let mut file = File::create(path).with_context(cannot_write)?;

@@ -9,7 +9,9 @@ mod snapshot;
 mod state;
 mod view;
 
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +19,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use profile::Profile;
-use ratatui::DefaultTerminal;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use crate::top::names::KnownNames;
 use crate::top::snapshot::Snapshot;
-use crate::top::state::{State, Wish};
+use crate::top::state::State;
+
+pub use state::Wish;
 
 /// Time between two looks at the profile.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -38,7 +46,8 @@ pub fn run(path: &Path) -> Result<()> {
     }
     // The first look comes before the screen is taken, so that an error is seen.
     let mut profile = store::open(path)?;
-    let mut screen = Screen::take()?;
+    ensure!(io::stdout().is_terminal(), "the live view needs a terminal; use `strobe report` in a pipe");
+    let mut screen = Screen::take(File::from(io::stdout().as_fd().try_clone_to_owned()?))?;
     let mut shown_at = Instant::now();
     screen.show(&profile)?;
     while !is_told_to_end.load(Ordering::Relaxed) {
@@ -61,16 +70,24 @@ pub fn run(path: &Path) -> Result<()> {
 /// The terminal, taken over for the live view.
 #[derive(Debug)]
 pub struct Screen {
-    terminal: DefaultTerminal,
+    terminal: Terminal<CrosstermBackend<File>>,
     state: State,
     names: KnownNames,
 }
 
 impl Screen {
-    /// Takes the terminal over; a panic gives it back before its message is printed.
-    pub fn take() -> Result<Screen> {
-        ensure!(io::stdout().is_terminal(), "the live view needs a terminal; use `strobe report` in a pipe");
-        let terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    /// Takes a terminal over; a panic gives it back before its message is printed.
+    pub fn take(mut terminal: File) -> Result<Screen> {
+        let cannot_be_used = "the terminal cannot be used";
+        let lost = terminal.try_clone().context(cannot_be_used)?;
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            give_back(&mut &lost);
+            report(panic);
+        }));
+        enable_raw_mode().context(cannot_be_used)?;
+        execute!(terminal, EnterAlternateScreen).context(cannot_be_used)?;
+        let terminal = Terminal::new(CrosstermBackend::new(terminal)).context(cannot_be_used)?;
         Ok(Screen { terminal, state: State::default(), names: KnownNames::default() })
     }
 
@@ -78,9 +95,6 @@ impl Screen {
     pub fn show(&mut self, profile: &Profile) -> Result<()> {
         if !self.state.is_paused {
             self.state.set_snapshot(Snapshot::of(profile, &mut self.names));
-        }
-        if self.names.take_was_slow() {
-            self.terminal.clear()?;
         }
         self.draw()
     }
@@ -107,6 +121,12 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        give_back(self.terminal.backend_mut());
     }
+}
+
+/// Nothing can be done about a terminal that does not take this.
+fn give_back(terminal: &mut impl io::Write) {
+    let _ = disable_raw_mode();
+    let _ = execute!(terminal, LeaveAlternateScreen, Show);
 }

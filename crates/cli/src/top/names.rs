@@ -11,8 +11,6 @@ use crate::tools::opened::name_of;
 #[derive(Debug, Default)]
 pub struct KnownNames {
     names: FxHashMap<(String, u64), String>,
-    /// Whether files were read since [`KnownNames::take_was_slow`], which shows a line on the screen.
-    was_slow: bool,
 }
 
 impl KnownNames {
@@ -25,26 +23,21 @@ impl KnownNames {
         if functions.iter().any(|id| !self.names.contains_key(&key(id))) {
             let new: Vec<FunctionId> =
                 functions.iter().copied().filter(|id| !self.names.contains_key(&key(id))).collect();
-            let symbolizer = self.resolved(profile, &new);
+            let symbolizer = resolved(profile, &new);
             let name = |id: &FunctionId| name_of(profile, &symbolizer, &profile.functions[id.index()]);
             self.names.extend(new.iter().map(|id| (key(id), name(id))));
         }
         functions.iter().map(|id| self.names.get(&key(id)).cloned().unwrap_or_default()).collect()
     }
+}
 
-    fn resolved(&mut self, profile: &Profile, functions: &[FunctionId]) -> Symbolizer {
-        let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(crate::record::cache_folder()));
-        let rows = functions.iter().map(|id| &profile.functions[id.index()]).filter(|row| row.name.is_empty());
-        let places: Vec<_> = rows.map(|row| (row.module, row.address)).collect();
-        if !places.is_empty() {
-            symbolizer.resolve(&places);
-            self.was_slow = true;
-        }
-        symbolizer
+fn resolved(profile: &Profile, functions: &[FunctionId]) -> Symbolizer {
+    let options = symbols::Options::offline(crate::record::cache_folder());
+    let mut symbolizer = Symbolizer::new(profile, &symbols::Options { shows_progress: false, ..options });
+    let rows = functions.iter().map(|id| &profile.functions[id.index()]).filter(|row| row.name.is_empty());
+    let places: Vec<_> = rows.map(|row| (row.module, row.address)).collect();
+    if !places.is_empty() {
+        symbolizer.resolve(&places);
     }
-
-    /// Whether the screen has to be drawn anew.
-    pub fn take_was_slow(&mut self) -> bool {
-        std::mem::take(&mut self.was_slow)
-    }
+    symbolizer
 }

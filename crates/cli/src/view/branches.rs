@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use profile::Estimate;
-use profile::model::FunctionId;
+use profile::model::{BlockId, FunctionId};
 use profile::query::{self, BranchRow};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::view::figures::Figure;
@@ -35,6 +36,8 @@ pub struct BranchLine {
     pub conditional_entropy_bits: Option<f64>,
     /// Outcomes that the entropies rest on.
     pub n_outcomes: u64,
+    /// Instructions since the branch before it: the value of a code region.
+    pub n_insns: f64,
 }
 
 pub fn view(subject: &mut Subject, function: Option<FunctionId>, by: BranchOrder, n: usize) -> BranchesView {
@@ -46,6 +49,8 @@ pub fn view(subject: &mut Subject, function: Option<FunctionId>, by: BranchOrder
     rows.truncate(n);
     let places: Vec<_> = rows.iter().map(|row| subject.end_of(row.block)).collect();
     subject.resolve(rows.iter().map(|row| row.function), places);
+    let regions = query::regions(&subject.profile, function).into_iter();
+    let n_insns: FxHashMap<BlockId, f64> = regions.map(|row| (row.block, row.n_insns)).collect();
     let branches = rows.iter().map(|row| BranchLine {
         function: subject.label(row.function),
         spot: subject.spot(subject.end_of(row.block)),
@@ -54,6 +59,7 @@ pub fn view(subject: &mut Subject, function: Option<FunctionId>, by: BranchOrder
         entropy_bits: row.entropy_bits,
         conditional_entropy_bits: row.conditional_entropy_bits,
         n_outcomes: row.n_outcomes,
+        n_insns: n_insns.get(&row.block).copied().unwrap_or(0.0),
     });
     BranchesView { n_branches, branches: branches.collect() }
 }
@@ -77,9 +83,10 @@ impl View for BranchesView {
         title(out, "Conditional branches", self.branches.len(), self.n_branches)?;
         writeln!(
             out,
-            "entropy in bits per execution: 0 always the same way, 1 a coin; LEFT is what the last branches do not tell"
+            "entropy in bits per execution: 0 always the same way, 1 a coin; LEFT is what the last branches do not tell;\n\
+             INSNS are the instructions since the branch before"
         )?;
-        let mut table = Table::new(&["LEFT", "ENTROPY", "TAKEN", "EXECUTIONS", "SEEN", "BRANCH"]);
+        let mut table = Table::new(&["LEFT", "ENTROPY", "TAKEN", "EXECUTIONS", "INSNS", "SEEN", "BRANCH"]);
         for line in &self.branches {
             let left = line.conditional_entropy_bits;
             let style = match left {
@@ -92,6 +99,7 @@ impl View for BranchesView {
                 format!("{:.2}", line.entropy_bits),
                 line.bias.percent(),
                 line.executions.count(),
+                format!("{:.1}", line.n_insns),
                 line.n_outcomes.to_string(),
                 format!("{}  {}", line.spot.text(), line.function.text()),
             ];

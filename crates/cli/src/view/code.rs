@@ -1,11 +1,12 @@
 //! Instructions of blocks, read from the files that ran.
 //!
 //! Only the bytes of the blocks themselves are read, however large a file is. A file counts only if it is the one that ran, which
-//! [`Status`] says; of any other module there are no instructions.
+//! the symbolizer has checked; of any other module there are no instructions.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
@@ -19,7 +20,6 @@ use serde::Serialize;
 use crate::listing::Listing;
 use crate::props::Syntax;
 use crate::report::Address;
-use crate::symbols::Status;
 use crate::view::subject::{Place, Subject};
 
 /// Larger blocks are none.
@@ -83,10 +83,9 @@ impl Subject {
 
     fn code_file(&self, module: ModuleId) -> Option<Rc<CodeFile>> {
         let mut files = self.code.0.borrow_mut();
-        let file = files.entry(module).or_insert_with(|| {
-            let is_the_one = matches!(self.symbolizer.status(module), Status::Ok | Status::NoDebugInfo);
-            is_the_one.then(|| CodeFile::open(self.module_path(module)).map(Rc::new)).flatten()
-        });
+        let file = files
+            .entry(module)
+            .or_insert_with(|| self.symbolizer.file_that_ran(module).and_then(CodeFile::open).map(Rc::new));
         file.clone()
     }
 }
@@ -99,7 +98,7 @@ pub fn targets(module: ModuleId, insns: &[Instruction]) -> impl Iterator<Item = 
 }
 
 impl CodeFile {
-    fn open(path: &str) -> Option<CodeFile> {
+    fn open(path: &Path) -> Option<CodeFile> {
         // Opening a named pipe would wait for a writer that never comes.
         fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         let cache = ReadCache::new(File::open(path).ok()?);

@@ -15,6 +15,7 @@ pub mod figures;
 mod find;
 mod inverted;
 mod loops;
+mod methods;
 mod overview;
 mod overview_text;
 mod pager;
@@ -24,21 +25,21 @@ pub mod props;
 mod subject;
 mod table;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anstream::ColorChoice;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use profile::model::FunctionId;
 use serde::Serialize;
 
 use crate::symbols::Options;
+use crate::tools::output;
 use crate::view::props::{Query, ViewProps};
 use crate::view::subject::Subject;
 
-/// Version of the JSON.
-const SCHEMA: u32 = 1;
+/// Version of the JSON, also of that of the tools.
+pub const SCHEMA: u32 = 1;
 
 /// What a view has to say.
 trait View: Serialize {
@@ -95,6 +96,10 @@ pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
             let view = loops::view(subject, function, top(10));
             show(&view, subject, props, color)
         }
+        Query::Methods => {
+            let view = methods::view(subject, top(30));
+            show(&view, subject, props, color)
+        }
         Query::Branches { function, by } => {
             let function = selected(subject, function.as_deref())?;
             let view = branches::view(subject, function, *by, top(30));
@@ -110,8 +115,9 @@ fn open(props: &ViewProps) -> Result<Subject> {
         let path = props.profile.display();
         bail!("{path}: no ticks: the program used too little CPU time; try `strobe record --rate 1000`");
     }
-    let options = if props.use_debuginfod { Options::with_debuginfod } else { Options::offline };
-    Ok(Subject::new(profile, &options(crate::record::cache_folder())))
+    let options = Options::of_profile(&props.profile);
+    let options = if props.use_debuginfod { options.with_debuginfod() } else { options };
+    Ok(Subject::new(profile, &options))
 }
 
 fn selected(subject: &mut Subject, function: Option<&str>) -> Result<Option<FunctionId>> {
@@ -119,10 +125,7 @@ fn selected(subject: &mut Subject, function: Option<&str>) -> Result<Option<Func
 }
 
 fn write_page(subject: &mut Subject, page: &Path) -> Result<()> {
-    let cannot_write = || format!("{}: cannot be written; choose another place", page.display());
-    let mut out = BufWriter::new(File::create(page).with_context(cannot_write)?);
-    crate::html::write(&subject.profile, &mut subject.symbolizer, &mut out)?;
-    out.flush().with_context(cannot_write)
+    output::write_file(page, |out| crate::html::write(&subject.profile, &mut subject.symbolizer, out))
 }
 
 fn show<V: View>(view: &V, subject: &Subject, props: &ViewProps, color: ColorChoice) -> Result<()> {

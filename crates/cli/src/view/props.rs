@@ -42,6 +42,7 @@ pub enum Query {
     Loops {
         function: Option<String>,
     },
+    Methods,
     Branches {
         function: Option<String>,
         by: BranchOrder,

@@ -1,10 +1,10 @@
 //! Programs to inspect, made when the tests run, and ways to run `strobe` on them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use tempfile::TempDir;
+pub use crate::tool::run;
+pub use crate::workshop::Workshop;
 
 pub fn strobe(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_strobe"));
@@ -22,30 +22,8 @@ pub fn stdout(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Runs a tool that tests need.
-#[track_caller]
-pub fn run(program: &str, arguments: &[&str]) {
-    let status = Command::new(program).args(arguments).status();
-    let status = status.unwrap_or_else(|error| panic!("{program}: {error}; run `cargo xtask packages`"));
-    assert!(status.success(), "{program} {arguments:?}: {status}");
-}
-
-/// A folder with programs in it.
-pub struct Workshop(TempDir);
-
+/// Programs.
 impl Workshop {
-    pub fn new() -> Workshop {
-        Workshop(tempfile::tempdir().expect("a temporary folder"))
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    pub fn name(&self, name: &str) -> String {
-        utf8(&self.path(name))
-    }
-
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         fs::write(self.path(name), content).expect("a writable folder");
         self.name(name)
@@ -146,7 +124,3 @@ int main(int argc, char **argv) {
     return 0;
 }
 ";
-
-pub fn utf8(path: &Path) -> String {
-    path.to_str().expect("a temporary folder with a UTF-8 name").to_owned()
-}

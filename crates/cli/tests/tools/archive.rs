@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::fixture::{Fixture, SECRET};
+use crate::tool::run;
 
 #[test]
 fn an_archive_brings_the_binary_along() {
@@ -24,18 +25,19 @@ fn an_archive_brings_the_binary_along() {
 #[test]
 fn a_separate_debug_file_goes_along() {
     let fixture = Fixture::new();
-    let objcopy = |arguments: &[&str]| {
-        let status = std::process::Command::new("objcopy").args(arguments).current_dir(fixture.folder.path()).status();
-        assert!(status.expect("objcopy is needed").success());
-    };
     let program = fixture.program.to_str().unwrap();
-    objcopy(&["--only-keep-debug", program, "program.debug"]);
-    objcopy(&["--strip-debug", "--add-gnu-debuglink=program.debug", program]);
+    let debug_file = fixture.path("program.debug").to_str().unwrap().to_owned();
+    run("objcopy", &["--only-keep-debug", program, &debug_file]);
+    run("objcopy", &["--strip-debug", &format!("--add-gnu-debuglink={debug_file}"), program]);
     fixture.printed(&["archive", "-o", "a.tar.zst"]);
     fixture.printed(&["archive", "--extract", "-o", "restored", "a.tar.zst"]);
     let build_id = store::open(&fixture.profile).unwrap().modules[0].build_id.clone();
     let archived = fs::read(fixture.path(&format!("restored/files/{build_id}.debug"))).unwrap();
-    assert_eq!(archived, fs::read(fixture.path("program.debug")).unwrap());
+    assert_eq!(archived, fs::read(&debug_file).unwrap());
+    fs::remove_file(&fixture.program).unwrap();
+    fs::remove_file(&debug_file).unwrap();
+    let annotated = fixture.printed(&["annotate", "step", "restored/profile.strobe"]);
+    assert!(annotated.contains("program.c:1") && annotated.contains("ret"), "{annotated}");
 }
 
 #[test]

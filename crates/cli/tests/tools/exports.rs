@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::fixture::Fixture;
+use crate::tool::run;
 
 #[test]
 fn bolt_gets_local_names_and_jumps_by_offset() {
@@ -10,6 +11,14 @@ fn bolt_gets_local_names_and_jumps_by_offset() {
     let exported = fixture.printed(&["export", "--format", "bolt-fdata", "-o", "-"]);
     assert!(exported.lines().any(|line| line.contains("1 step/1 0")), "{exported}");
     assert!(exported.lines().any(|line| line.starts_with("1 main ")), "{exported}");
+}
+
+#[test]
+fn a_stripped_binary_has_no_names_for_bolt() {
+    let fixture = Fixture::new();
+    run("strip", &[fixture.program.to_str().unwrap()]);
+    let complaint = fixture.complaint(&["export", "--format", "bolt-fdata", "-o", "-"]);
+    assert!(complaint.contains("use bolt-preagg"), "{complaint}");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use profile::model::{
 use profile::{Estimate, Profile};
 use tempfile::TempDir;
 
+use crate::tool::run;
+
 /// A word that a scrubbed archive must not contain.
 pub const SECRET: &str = "hush-hush";
 
@@ -39,17 +41,21 @@ impl Fixture {
 
     /// With a compiler and its options.
     pub fn compiled(compiler: &[&str]) -> Fixture {
+        let fixture = Fixture::unrecorded(SOURCE, compiler);
+        store::save(&fixture.profile, &profile_of(&fixture.program, 1)).expect("a profile");
+        fixture
+    }
+
+    /// A program of which there is no profile yet.
+    pub fn unrecorded(source: &str, compiler: &[&str]) -> Fixture {
         let folder = tempfile::tempdir().expect("a folder");
-        let source = folder.path().join("program.c");
-        let program = folder.path().join(format!("program-{SECRET}"));
-        fs::write(&source, SOURCE).expect("a source file");
+        let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+        let (source_path, program) = (path("program.c"), path(&format!("program-{SECRET}")));
+        fs::write(&source_path, source).expect("a source file");
         let [name, options @ ..] = compiler else { panic!("no compiler") };
-        let status =
-            Command::new(name).args(options).arg("-Wl,--build-id").arg("-o").arg(&program).arg(&source).status();
-        assert!(status.unwrap_or_else(|error| panic!("{name} is needed: {error}")).success());
-        let profile = folder.path().join("profile.strobe");
-        store::save(&profile, &profile_of(&program, 1)).expect("a profile");
-        Fixture { folder, program, profile }
+        run(name, &[options, &["-Wl,--build-id", "-o", &program, &source_path]].concat());
+        let profile = path("profile.strobe").into();
+        Fixture { folder, program: program.into(), profile }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -58,12 +64,17 @@ impl Fixture {
 
     /// Runs `strobe` in the folder.
     pub fn strobe(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_strobe"))
+        self.run(env!("CARGO_BIN_EXE_strobe"), arguments)
+    }
+
+    /// Runs something that may run `strobe`.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Output {
+        Command::new(program)
             .args(arguments)
             .current_dir(self.folder.path())
             .env("XDG_CACHE_HOME", self.path("cache"))
             .output()
-            .expect("strobe runs")
+            .unwrap_or_else(|error| panic!("{program}: {error}; run `cargo xtask packages`"))
     }
 
     /// Runs `strobe`, which must succeed, for what it prints.

@@ -5,4 +5,7 @@ mod archive;
 mod exports;
 mod fixture;
 mod pages;
+mod recorded;
 mod sums;
+#[path = "../common/tool.rs"]
+mod tool;

@@ -4,7 +4,7 @@
 //! and sometimes calls `leaf`, which enters the kernel and sometimes calls `work` again.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use profile::model::{
@@ -12,24 +12,12 @@ use profile::model::{
     Module, ModuleId, Path as ProfilePath, Recursion, SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
-use tempfile::TempDir;
 
-/// A folder with profiles in it, and a cache of its own.
-pub struct Workshop(TempDir);
+pub use crate::tool::run;
+pub use crate::workshop::Workshop;
 
+/// Profiles, and a cache of their own.
 impl Workshop {
-    pub fn new() -> Workshop {
-        Workshop(tempfile::tempdir().expect("a temporary folder"))
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    pub fn name(&self, name: &str) -> String {
-        self.path(name).to_str().expect("a temporary folder with a UTF-8 name").to_owned()
-    }
-
     pub fn save(&self, profile: &Profile) -> String {
         assert_eq!(profile.verify(), [], "a sound profile");
         store::save(&self.path("x.strobe"), profile).expect("a writable folder");
@@ -64,14 +52,6 @@ impl Workshop {
         run(compiler, &[&["-o", &program, &source_path, "-Wl,--build-id=sha1"][..], options].concat());
         program
     }
-}
-
-/// Runs a tool that tests need.
-#[track_caller]
-pub fn run(program: &str, arguments: &[&str]) {
-    let status = Command::new(program).args(arguments).status();
-    let status = status.unwrap_or_else(|error| panic!("{program}: {error}; run `cargo xtask packages`"));
-    assert!(status.success(), "{program} {arguments:?}: {status}");
 }
 
 const MAIN: FunctionId = FunctionId(0);

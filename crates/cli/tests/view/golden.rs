@@ -1,25 +1,14 @@
 //! Exact text of every view.
-//!
-//! Expected texts are in `tests/golden`. To accept a change, run the tests once with `STROBE_BLESS=1` and read the difference.
-
-use std::fs;
-use std::path::Path;
 
 use crate::fixture::{Workshop, program};
+use crate::golden_text;
 
 #[track_caller]
 fn check(golden: &str, arguments: &[&str]) {
     let workshop = Workshop::new();
     let profile = workshop.save(&program());
     let actual = workshop.stdout(&[arguments, &[&profile]].concat());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(golden);
-    if std::env::var_os("STROBE_BLESS").is_some() {
-        fs::write(&path, &actual).expect("a writable source tree");
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    let differing = expected.lines().zip(actual.lines()).position(|(expected, actual)| expected != actual);
-    let line = differing.unwrap_or_else(|| expected.lines().count().min(actual.lines().count())) + 1;
-    assert!(expected == actual, "tests/golden/{golden}:{line} differs; got:\n{actual}");
+    golden_text::expect(golden, &actual);
 }
 
 #[test]
@@ -85,6 +74,11 @@ fn annotate() {
 #[test]
 fn loops() {
     check("view-loops.txt", &["loops"]);
+}
+
+#[test]
+fn methods() {
+    check("view-methods.txt", &["methods"]);
 }
 
 #[test]

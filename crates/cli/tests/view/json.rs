@@ -9,7 +9,7 @@ use crate::fixture::{Workshop, of_function, program};
 const DOCUMENT: &str = include_str!("../../../../docs/profile-json.md");
 
 /// Types that are documented once, with their fields.
-const SHARED: [&str; 5] = ["figure", "function", "spot", "line", "instruction"];
+const SHARED: [&str; 7] = ["figure", "function", "spot", "line", "instruction", "change", "errors"];
 
 fn parse(workshop: &Workshop, arguments: &[&str]) -> Value {
     serde_json::from_str(&workshop.stdout(arguments)).expect("JSON")
@@ -79,6 +79,9 @@ fn check_fields(
 #[track_caller]
 fn check_view(kind: &str, values: &[Value]) {
     let mut documented = rows("All views");
+    if ["diff", "accuracy"].contains(&kind) {
+        documented.remove("profile");
+    }
     documented.extend(rows(kind));
     let mut seen = BTreeSet::new();
     for value in values {
@@ -103,6 +106,19 @@ fn every_view_is_documented() {
     check_view("contexts", &[view(&["contexts"]), view(&["contexts", "--callers"])]);
     check_view("loops", &[view(&["loops"])]);
     check_view("branches", &[view(&["branches"])]);
+    check_view("methods", &[view(&["methods"])]);
+}
+
+#[test]
+fn comparisons_are_documented() {
+    let workshop = Workshop::new();
+    let mut slower = program();
+    slower.functions[0].self_ns.value *= 2.0;
+    store::save(&workshop.path("slower.strobe"), &slower).expect("a writable folder");
+    let (before, after) = (workshop.save(&program()), workshop.name("slower.strobe"));
+    for kind in ["diff", "accuracy"] {
+        check_view(kind, &[parse(&workshop, &[kind, "--json", &before, &after])]);
+    }
 }
 
 #[test]

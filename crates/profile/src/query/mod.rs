@@ -14,6 +14,7 @@ mod loops;
 mod methods;
 mod paths;
 mod ratio;
+mod regions;
 mod totals;
 
 use std::cmp::Ordering;
@@ -29,6 +30,7 @@ pub use loops::{LoopRow, loops};
 pub use methods::{MethodRow, methods};
 pub use paths::{PathRank, PathRow, paths};
 pub use ratio::{ratio, share};
+pub use regions::{RegionRow, regions};
 pub use totals::{Totals, totals};
 
 pub(crate) use branches::{Outcomes, outcomes};

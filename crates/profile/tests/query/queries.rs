@@ -1,7 +1,7 @@
 //! What queries say about a small program, computed by hand.
 
 use profile::Estimate;
-use profile::model::{BlockEnd, BlockId, Call, ContextId, EdgeId, LoopId, PathId, ThreadId};
+use profile::model::{BlockEnd, BlockId, Call, ContextId, Edge, EdgeId, EdgeKind, LoopId, PathId, ThreadId};
 use profile::query::{self, ContextOptions, PathRank};
 
 use crate::fixture::*;
@@ -45,6 +45,23 @@ fn edges_have_probabilities() {
     let expected = [(EdgeId(4), 0.9), (EdgeId(2), 0.7), (EdgeId(1), 0.3), (EdgeId(3), 1.0), (EdgeId(5), 0.1)];
     assert_eq!(seen, expected);
     assert_eq!(rows[0].share.value, 90.0 / 240.0);
+}
+
+#[test]
+fn regions_have_the_instructions_since_the_branch_before() {
+    let rows = query::regions(&program(), None);
+    let seen: Vec<_> = rows.iter().map(|row| (row.block, row.count.value, row.n_insns)).collect();
+    // To w2 control comes from the branch in w0, or with the two instructions of w1 in 30 of 100 cases.
+    assert_eq!(seen, [(W0, 100.0, 4.0), (W2, 100.0, 1.6)]);
+    assert_eq!(query::regions(&program(), Some(MAIN)), []);
+}
+
+#[test]
+fn a_cycle_without_branches_holds_nobody_up() {
+    let mut profile = program();
+    profile.blocks[M0.index()].end = BlockEnd::Jump;
+    profile.edges.push(Edge { from: M1, to: M0, kind: EdgeKind::Taken, is_back: true, count: Estimate::exact(3) });
+    assert_eq!(query::regions(&profile, None), query::regions(&program(), None));
 }
 
 #[test]

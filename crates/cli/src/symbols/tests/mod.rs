@@ -5,3 +5,5 @@ mod frames;
 mod reuse;
 mod servers;
 mod states;
+#[path = "../../../tests/common/workshop.rs"]
+mod workshop;

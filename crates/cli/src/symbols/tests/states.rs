@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::fixture::*;
-use crate::symbols::Status;
+use crate::symbols::{ArchivedFiles, BuildIdText, Status};
 use profile::Symbols as _;
 
 #[test]
@@ -84,4 +84,21 @@ fn what_is_no_program_is_reported() {
     let kernel = resolved(&profile("[vdso]", BUILD_ID, &[(&(16..32), "clock")]), &workshop.offline(), 16..17);
     assert_eq!(kernel.status(MODULE), Status::NoDebugInfo);
     assert_eq!(kernel.function_name(MODULE, 20).raw, "clock");
+}
+
+#[test]
+fn archived_files_go_by_the_build_id_that_they_have() {
+    let workshop = Workshop::new();
+    let program = workshop.compile_inlining(&[]);
+    let files = workshop.path("files");
+    fs::create_dir(&files).unwrap();
+    let [own, foreign] = [BUILD_ID, "ffee"].map(|text| BuildIdText::new(text).unwrap());
+    for name in [BUILD_ID, "ffee"] {
+        fs::copy(&program, files.join(name)).unwrap();
+    }
+    let archived = ArchivedFiles::beside(&workshop.path("profile.strobe")).unwrap();
+    assert_eq!(archived.binary(&own), Some(files.join(BUILD_ID)));
+    assert_eq!(archived.binary(&foreign), None);
+    assert_eq!(archived.debug_path(&own), None);
+    assert_eq!(ArchivedFiles::beside(&workshop.path("elsewhere/profile.strobe")), None);
 }

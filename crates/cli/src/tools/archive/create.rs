@@ -11,7 +11,8 @@ use profile::Profile;
 
 use crate::debug_files;
 use crate::progress::Progress;
-use crate::tools::archive::{DEBUG_SUFFIX, FILES, PROFILE, binary_of, is_build_id, scrub};
+use crate::symbols::{DEBUG_SUFFIX, FOLDER};
+use crate::tools::archive::{PROFILE, binary_of, is_build_id, scrub};
 use crate::tools::{opened, output};
 
 /// Packs fast: most bytes are code and debug data, which the lowest levels halve already.
@@ -77,19 +78,19 @@ impl<W: Write> Packer<W> {
     }
 
     fn add_binary(&mut self, path: &Path, build_id: &str, bytes: &[u8]) -> Result<()> {
-        self.add_bytes(&format!("{FILES}/{build_id}"), bytes)?;
+        self.add_bytes(&format!("{FOLDER}/{build_id}"), bytes)?;
         let links = DebugLinks::of_file(bytes).unwrap_or_default();
         let debug = debug_files::find(path, &links);
         let (naming_file, alternate) = match &debug {
             Some(file) => {
-                self.add_bytes(&format!("{FILES}/{build_id}{DEBUG_SUFFIX}"), &file.bytes)?;
+                self.add_bytes(&format!("{FOLDER}/{build_id}{DEBUG_SUFFIX}"), &file.bytes)?;
                 (file.path.as_path(), DebugLinks::of_file(&file.bytes).ok().and_then(|links| links.alternate))
             }
             None => (path, links.alternate),
         };
         let Some(link) = alternate else { return Ok(()) };
         let Some(shared) = debug_files::find_alternate(naming_file, &link) else { return Ok(()) };
-        self.add_bytes(&format!("{FILES}/{}{DEBUG_SUFFIX}", link.build_id), &shared.bytes)
+        self.add_bytes(&format!("{FOLDER}/{}{DEBUG_SUFFIX}", link.build_id), &shared.bytes)
     }
 
     /// A name that is there already is the same file.

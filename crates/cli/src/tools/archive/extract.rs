@@ -6,7 +6,8 @@ use std::path::{Component, Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::tools::archive::{DEBUG_SUFFIX, FILES, PROFILE, is_build_id};
+use crate::symbols::{DEBUG_SUFFIX, FOLDER};
+use crate::tools::archive::{PROFILE, is_build_id};
 
 /// Makes the folder, which must not be there yet, so that nothing is overwritten.
 pub fn extract(archive: &Path, folder: &Path) -> Result<()> {
@@ -24,7 +25,7 @@ pub fn extract(archive: &Path, folder: &Path) -> Result<()> {
 fn extract_into(file: impl Read, folder: &Path) -> Result<()> {
     let damaged = "not an archive made by `strobe archive`, or damaged";
     let mut tar = tar::Archive::new(zstd::Decoder::new(file).context(damaged)?);
-    fs::create_dir(folder.join(FILES))?;
+    fs::create_dir(folder.join(FOLDER))?;
     for entry in tar.entries().context(damaged)? {
         let mut entry = entry.context(damaged)?;
         let name = entry.path().context(damaged)?.into_owned();
@@ -50,7 +51,7 @@ fn is_expected(name: &Path) -> bool {
         .collect();
     match parts.as_deref() {
         Some([PROFILE]) => true,
-        Some([FILES, file]) => is_build_id(file.strip_suffix(DEBUG_SUFFIX).unwrap_or(file)),
+        Some([FOLDER, file]) => is_build_id(file.strip_suffix(DEBUG_SUFFIX).unwrap_or(file)),
         _ => false,
     }
 }

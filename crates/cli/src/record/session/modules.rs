@@ -1,0 +1,115 @@
+//! Modules of the processes of a recording: which there are, which may have copies, and what became of their translations.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use attach::{MappedModule, Placed};
+use profile::model::ModuleId;
+
+use crate::record::process::{Module, Watched};
+use crate::record::session::Session;
+use crate::record::translation::{FileKey, Translation, Translator};
+use crate::record::work::{Done, Job};
+
+impl Session<'_> {
+    /// Looks for modules that have come.
+    pub(super) fn scan(&mut self, watched: &mut Watched) {
+        watched.last_scan = Instant::now();
+        let Ok(mapped) = watched.process.modules() else { return };
+        for module in mapped {
+            if watched.modules.iter().any(|known| known.mapped.is_same_as(&module)) {
+                continue;
+            }
+            watched.remove(module.base);
+            let path = module.path.display().to_string();
+            let device = rustix::fs::makedev(module.dev.0, module.dev.1);
+            let cluster = module.cluster.unwrap_or_default();
+            let key = FileKey { path: module.path.clone(), device, inode: module.inode, cluster };
+            let id = self.module_id(&key);
+            self.recording.module_at(watched.id, &path, module.bias);
+            watched.layout.add(module.base, module.end, module.bias, id);
+            let problem = self.obstacle(&module);
+            if let Some(problem) = &problem {
+                *self.counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
+            } else if module.cluster.is_some() {
+                let urgency = urgency(&module);
+                self.work.add(Job { process: Arc::clone(&watched.process), module: module.clone(), key, urgency });
+            }
+            watched.modules.push(Module { mapped: module, id, translation: None, placed: None, problem });
+        }
+    }
+
+    fn module_id(&mut self, key: &FileKey) -> ModuleId {
+        if let Some(&id) = self.module_ids.get(key) {
+            return id;
+        }
+        let build_id = Translator::build_id(key).unwrap_or_default();
+        let id = self.builder.module(&key.path.display().to_string(), &build_id);
+        self.module_ids.insert(key.clone(), id);
+        id
+    }
+
+    fn obstacle(&self, module: &MappedModule) -> Option<String> {
+        if let Some(reason) = module.reason {
+            return Some(reason.to_string());
+        }
+        let name = module.path.file_name().unwrap_or_default().to_string_lossy();
+        let filters = &self.props.modules;
+        let is_filtered = !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter.as_str()));
+        if is_filtered {
+            return Some("left out by --module".to_owned());
+        }
+        // libc unloads these by itself, past the function that the runtime watches.
+        let is_volatile =
+            module.path.components().any(|part| part.as_os_str() == "gconv") || name.starts_with("libnss_");
+        is_volatile.then(|| "libc may unload it at any time".to_owned())
+    }
+
+    pub(super) fn take_translations(&mut self) {
+        while let Ok(Done { pid, base, result }) = self.done.try_recv() {
+            self.take_translation(pid, base, result, None);
+        }
+    }
+
+    /// A module has been placed, or could not be. `ending` is a process that is no more among the others.
+    pub(super) fn take_translation(
+        &mut self,
+        pid: u32,
+        base: u64,
+        result: Result<(Arc<Translation>, Placed), String>,
+        ending: Option<&mut Watched>,
+    ) {
+        let Session { processes, counters, builder, .. } = self;
+        let mut all = processes.iter_mut().chain(ending);
+        let Some(watched) = all.find(|watched| watched.process.pid() == pid) else { return };
+        let Some(module) = watched.modules.iter_mut().find(|module| module.mapped.base == base) else { return };
+        match result {
+            Ok((translation, placed)) => {
+                counters.n_placed += 1;
+                let first = translation.code.get().and_then(|code| builder.set_code(module.id, Arc::clone(code)));
+                watched.add_translation(base, &translation, Some(placed));
+                if let Some(first) = first {
+                    watched.set_code(base, first, &translation, builder);
+                }
+            }
+            Err(problem) => {
+                let path = module.mapped.path.display();
+                *counters.problems.entry(format!("{path}: {problem}")).or_default() += 1;
+                module.problem = Some(problem);
+            }
+        }
+    }
+}
+
+/// The program first, then libc, then small before large.
+fn urgency(module: &MappedModule) -> u64 {
+    let name = module.path.file_name().unwrap_or_default().to_string_lossy();
+    let rank: u64 = if module.is_program {
+        2
+    } else if name.starts_with("libc.so") || name.starts_with("libc-") {
+        1
+    } else {
+        0
+    };
+    (rank << 28) + (1 << 27) - module.exec_bytes().min(1 << 27)
+}
