@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use lab::corpus::{self, Data, Size, Workload};
-use lab::{bench, fuzz};
+use lab::{bench, fuzz, pgo};
 
 /// Evaluates strobe: corpus, oracle, completeness, speed, fuzzing.
 #[derive(Debug, Parser)]
@@ -22,6 +22,7 @@ const EXAMPLES: &str = "Examples:
   strobe-lab oracle                     the same for all 25 programs (about 3 minutes)
   strobe-lab complete --markdown        completeness of control-flow graphs, as a document
   strobe-lab transparency --verify      same output under recording, every trace checked
+  strobe-lab pgo sqlite                 what a sampled profile is worth to BOLT and clang
   strobe-lab bench analysis             speed of the analysis against objdump
   strobe-lab fuzz --iterations 100000   damaged files through the real parsers";
 
@@ -58,6 +59,8 @@ pub enum Job {
         #[arg(long)]
         markdown: bool,
     },
+    /// Optimize programs by sampled, exact and flipped profiles, and compare the results.
+    Pgo(PgoArguments),
     /// Measure speed and memory.
     #[command(subcommand)]
     Bench(BenchJob),
@@ -143,6 +146,28 @@ impl Selection {
         let programs = corpus::select(&self.programs)?;
         Ok((Data::generate(&self.dir, self.size, &programs)?, programs))
     }
+}
+
+#[derive(Debug, Args)]
+pub struct PgoArguments {
+    /// Programs to use: sqlite, lua, cppcheck [default: all].
+    #[arg(value_name = "PROGRAM")]
+    pub programs: Vec<String>,
+    /// Use only this optimizer.
+    #[arg(long, value_enum)]
+    pub optimizer: Option<pgo::Optimizer>,
+    /// Interleaved rounds of the measurement of time.
+    #[arg(long, value_name = "N", default_value = "40")]
+    pub rounds: NonZeroUsize,
+    /// Recorded runs that make our profile, at least; more if they see less than 100,000 edges.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub runs: NonZeroUsize,
+    /// Options of `strobe record` for the reference of clang.
+    #[arg(long, value_name = "OPTIONS", default_value = pgo::DEFAULT_REFERENCE, allow_hyphen_values = true)]
+    pub reference: String,
+    /// Directory of sources, programs and profiles.
+    #[arg(long, value_name = "DIR", default_value = "target/pgo")]
+    pub dir: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -181,6 +181,11 @@ fn python() -> &'static str {
 
 /// Debian packages that the lab needs and that are not installed.
 pub fn missing_packages() -> anyhow::Result<Vec<&'static str>> {
+    missing_from(PACKAGES)
+}
+
+/// Packages of a list, one in a line, that are not installed.
+pub(crate) fn missing_from(packages: &'static str) -> anyhow::Result<Vec<&'static str>> {
     let output = Command::new("dpkg-query")
         .args(["--show", "--showformat", "${db:Status-Status} ${binary:Package}\n"])
         .output()
@@ -191,7 +196,7 @@ pub fn missing_packages() -> anyhow::Result<Vec<&'static str>> {
         .filter_map(|line| line.strip_prefix("installed "))
         .map(|package| package.split_once(':').map_or(package, |(name, _architecture)| name))
         .collect();
-    Ok(PACKAGES.lines().filter(|package| !installed.contains(package)).collect())
+    Ok(packages.lines().filter(|package| !installed.contains(package)).collect())
 }
 
 /// Installs the packages that are missing, and returns their names.

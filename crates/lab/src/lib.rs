@@ -6,6 +6,7 @@
 //! - [`bench`]: speed and memory.
 //! - [`fuzz`]: damaged files.
 //! - [`transparency`]: what programs put out with and without recording.
+//! - [`pgo`]: what a sampled profile is worth to BOLT and clang.
 //! - [`units`]: what recording costs, by short units of work.
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod fuzz;
 pub mod module;
 pub mod net;
 pub mod oracle;
+pub mod pgo;
 pub mod table;
 pub mod threads;
 pub mod transparency;

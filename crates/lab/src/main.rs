@@ -13,9 +13,9 @@ use clap::Parser;
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
-use lab::{bench, complete, corpus, fuzz, net, oracle, transparency, units};
+use lab::{bench, complete, corpus, fuzz, net, oracle, pgo, transparency, units};
 
-use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job};
+use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job, PgoArguments};
 
 fn main() -> ExitCode {
     match run(Arguments::parse().job) {
@@ -61,6 +61,7 @@ fn run(job: Job) -> anyhow::Result<bool> {
             show(if markdown { table.to_markdown() } else { table.to_string() })?;
             Ok(outcomes.iter().all(transparency::Outcome::holds))
         }
+        Job::Pgo(arguments) => pgo_job(arguments),
         Job::Bench(BenchJob::Analysis { rounds, threads }) => show(bench::analysis(rounds, threads)?).map(|()| true),
         Job::Bench(BenchJob::Emit { rounds }) => show(bench::emit(rounds)?).map(|()| true),
         Job::Bench(BenchJob::Net { programs, dir }) => {
@@ -95,6 +96,23 @@ fn corpus_job(job: &CorpusJob) -> anyhow::Result<bool> {
         }
     }
     Ok(true)
+}
+
+fn pgo_job(arguments: PgoArguments) -> anyhow::Result<bool> {
+    pgo::check()?;
+    let PgoArguments { programs, optimizer, rounds, runs, reference, dir } = arguments;
+    let strobe = transparency::strobe_program()?;
+    let options = pgo::Options { dir, n_rounds: rounds.get(), n_runs: runs.get(), reference, strobe };
+    let optimizers = optimizer.map_or_else(|| vec![pgo::Optimizer::Bolt, pgo::Optimizer::Clang], |one| vec![one]);
+    let mut holds = true;
+    for subject in pgo::subject::select(&programs)? {
+        for &optimizer in &optimizers {
+            let (text, is_good) = pgo::run(&subject, optimizer, &options)?;
+            show(text)?;
+            holds &= is_good;
+        }
+    }
+    Ok(holds)
 }
 
 fn fuzz_job(arguments: FuzzArguments) -> anyhow::Result<bool> {

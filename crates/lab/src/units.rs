@@ -285,13 +285,13 @@ fn child_of(pid: u32) -> Option<u32> {
 }
 
 /// CPU time of the first thread so far.
-fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
+pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     let ns: f64 = text.split_whitespace().next().context("no time in schedstat")?.parse()?;
     Ok(ns * 1e-9)
 }
 
-fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -299,7 +299,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// The middle 95 % of the median when rounds are drawn anew.
-fn interval(values: &[f64]) -> String {
+pub(crate) fn interval(values: &[f64]) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         state ^= state << 13;
