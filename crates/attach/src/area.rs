@@ -1,20 +1,46 @@
 //! The arena of a process: one area per thread, seen as words at offsets of the layout.
 
+use std::collections::HashSet;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use wire::exact::{self, ReturnEntry};
 use wire::thread::{AREA_BYTES, FIRST_SEGMENT, MAGIC, MAX_THREADS, N_SEGMENTS, SEGMENT_BYTES, Segment, ThreadHeader};
 
 use crate::error::{Result, Step};
-use crate::layout::ARENA_BYTES;
 use crate::memory::{SharedMemory, Use};
+
+/// How many areas an arena has, and how large they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) area_bits: u32,
+    pub(crate) n_areas: usize,
+}
+
+impl Shape {
+    /// For bursts.
+    pub(crate) const BURSTS: Shape = Shape { area_bits: AREA_BYTES.ilog2(), n_areas: MAX_THREADS };
+    /// For exact mode, where an area holds counters.
+    pub(crate) const EXACT: Shape = Shape { area_bits: exact::AREA_BITS, n_areas: exact::MAX_THREADS };
+
+    pub(crate) fn area_bytes(self) -> u64 {
+        1 << self.area_bits
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.n_areas as u64 * self.area_bytes()
+    }
+}
 
 /// The areas of all threads.
 #[derive(Debug)]
 pub(crate) struct Arena {
     memory: SharedMemory,
+    /// The same memory, to ask which of it was ever touched; only where there are counters.
+    file: Option<OwnedFd>,
+    shape: Shape,
 }
 
 /// The area of one thread.
@@ -37,15 +63,77 @@ macro_rules! field64 {
 }
 
 impl Arena {
-    pub(crate) fn create() -> Result<(Arena, OwnedFd)> {
-        let (memory, file) = SharedMemory::create("strobe-arena", ARENA_BYTES, Use::ReadWrite).step("arena")?;
-        Ok((Arena { memory }, file))
+    pub(crate) fn create(shape: Shape) -> Result<(Arena, OwnedFd)> {
+        let (memory, file) = SharedMemory::create("strobe-arena", shape.bytes(), Use::ReadWrite).step("arena")?;
+        let own = if shape == Shape::EXACT { Some(file.try_clone().step("arena")?) } else { None };
+        Ok((Arena { memory, file: own, shape }, file))
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Hands on the words that are not zero in a range of every area, with their distance from the start of the range in bytes.
+    pub(crate) fn for_each_word(&self, n_areas: u32, range: Range<u64>, sink: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.visit(n_areas, range, &mut |at, word| sink(at, word.load(Ordering::Relaxed)))
+    }
+
+    /// Sets words that are not zero to zero, if the caller wants it.
+    pub(crate) fn clear_words(
+        &self,
+        n_areas: u32,
+        range: Range<u64>,
+        is_wanted: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
+        self.visit(n_areas, range, &mut |at, word| {
+            if is_wanted(at) {
+                word.store(0, Ordering::Relaxed);
+            }
+        })
+    }
+
+    /// Voids the entries of return tables whose twins are gone: their keys become 0, which no return matches.
+    pub(crate) fn forget_returns(&self, n_areas: u32, is_gone: &dyn Fn(u64) -> bool) -> Result<()> {
+        let range = u64::from(exact::RETURNS)..u64::from(exact::PATHS);
+        let field = |at: u64| (at % size_of::<ReturnEntry>() as u64) as usize;
+        let address = |word: &AtomicU64| std::ptr::from_ref(word) as usize;
+        let mut keys = HashSet::new();
+        self.visit(n_areas, range.clone(), &mut |at, word| {
+            if field(at) == offset_of!(ReturnEntry, twin) && is_gone(word.load(Ordering::Relaxed)) {
+                keys.insert(address(word) - offset_of!(ReturnEntry, twin));
+            }
+        })?;
+        self.visit(n_areas, range, &mut |_, word| {
+            if keys.contains(&address(word)) {
+                word.store(0, Ordering::Relaxed);
+            }
+        })
+    }
+
+    /// Visits the words that are not zero. Memory that nobody has touched is skipped: looking at it would fill it.
+    fn visit(&self, n_areas: u32, range: Range<u64>, sink: &mut dyn FnMut(u64, &AtomicU64)) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        for index in 0..u64::from(n_areas).min(self.shape.n_areas as u64) {
+            let start = index * self.shape.area_bytes() + range.start;
+            let end = index * self.shape.area_bytes() + range.end;
+            let mut at = start;
+            while let Some(data) = next_extent(file, at, end).step("arena")? {
+                let words = self.memory.words64(data.clone()).unwrap_or_default();
+                for (number, word) in words.iter().enumerate() {
+                    if word.load(Ordering::Relaxed) != 0 {
+                        sink(data.start + number as u64 * 8 - start, word);
+                    }
+                }
+                at = data.end;
+            }
+        }
+        Ok(())
     }
 
     /// The first `n` areas, or all if there are fewer.
     pub(crate) fn areas(&self, n: u32) -> impl Iterator<Item = Area<'_>> {
-        let n = (n as usize).min(MAX_THREADS) as u64;
-        (0..n).map(|index| Area { memory: &self.memory, start: index * AREA_BYTES })
+        let n = (n as usize).min(self.shape.n_areas) as u64;
+        (0..n).map(|index| Area { memory: &self.memory, start: index * self.shape.area_bytes() })
     }
 }
 
@@ -105,6 +193,11 @@ impl<'a> Area<'a> {
         }
     }
 
+    /// Path ends that found the path table full.
+    pub(crate) fn n_lost_paths(&self) -> u64 {
+        field64!(self, lost_paths).load(Ordering::Relaxed)
+    }
+
     /// Ticks, ticks in bursts, lost ticks and cycles in handlers.
     pub(crate) fn counts(&self) -> [u64; 4] {
         let words = [
@@ -115,6 +208,21 @@ impl<'a> Area<'a> {
         ];
         words.map(|word| word.load(Ordering::Relaxed))
     }
+}
+
+/// The first memory between two offsets that has been touched.
+fn next_extent(file: &OwnedFd, from: u64, end: u64) -> std::io::Result<Option<Range<u64>>> {
+    use rustix::fs::SeekFrom;
+    if from >= end {
+        return Ok(None);
+    }
+    let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Ok(start) if start < end => start,
+        Ok(_) | Err(rustix::io::Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let hole = rustix::fs::seek(file, SeekFrom::Hole(start))?;
+    Ok(Some(start..hole.min(end)))
 }
 
 /// The end of a burst, as far as it got.

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::control::{
-    Control, FILE_BYTES, MAX_MODULES, MODULES_OFFSET, ModuleSlot, Policy, SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET,
-    SYSTEM_CALLS_THAT_LEAVE, TickSource,
+    Control, FILE_BYTES, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason, Policy, SYSTEM_CALLS_BYTES,
+    SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickSource,
 };
 
 use crate::error::{Result, Step};
@@ -33,6 +33,8 @@ pub struct Settings {
     pub seed: u64,
     /// Where ticks come from.
     pub tick_source: TickSource,
+    /// Threads never leave the copies ([`wire::exact`]).
+    pub is_exact: bool,
 }
 
 /// What the runtime has counted so far.
@@ -67,6 +69,19 @@ pub struct Counters {
     pub r_debug: u64,
 }
 
+/// What the runtime has counted of exact mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExactCounters {
+    /// Times that a thread went on natively, by reason.
+    pub native: [(NativeReason, u64); NativeReason::COUNT],
+    /// Cycles between that and being back.
+    pub native_cycles: u64,
+    /// Times that a thread came into copies.
+    pub entries: u64,
+    /// Whether a thread gave up waiting for copies.
+    pub is_abandoned: bool,
+}
+
 /// A module's copy, as the runtime sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -87,13 +102,13 @@ pub(crate) struct ControlFile {
 
 /// The word of a field of [`Control`].
 macro_rules! field32 {
-    ($file:expr, $field:ident) => {
-        $file.memory.word32(offset_of!(Control, $field) as u64)
+    ($file:expr, $($field:ident).+) => {
+        $file.memory.word32(offset_of!(Control, $($field).+) as u64)
     };
 }
 macro_rules! field64 {
-    ($file:expr, $field:ident) => {
-        $file.memory.word64(offset_of!(Control, $field) as u64)
+    ($file:expr, $($field:ident).+) => {
+        $file.memory.word64(offset_of!(Control, $($field).+) as u64)
     };
 }
 
@@ -113,12 +128,15 @@ impl ControlFile {
         field32!(control, stride).store(settings.stride, Ordering::Relaxed);
         field64!(control, seed).store(settings.seed, Ordering::Relaxed);
         field32!(control, tick_source).store(settings.tick_source as u32, Ordering::Relaxed);
-        control.fill_system_calls();
+        field32!(control, exact.is_on).store(settings.is_exact.into(), Ordering::Relaxed);
+        control.fill_system_calls(settings.is_exact);
         Ok((control, file))
     }
 
-    fn fill_system_calls(&self) {
-        for number in SYSTEM_CALLS_THAT_LEAVE.map(u64::from).into_iter().filter(|&number| number < SYSTEM_CALLS_BYTES) {
+    fn fill_system_calls(&self, is_exact: bool) {
+        let more: &[u16] = if is_exact { &SYSTEM_CALLS_THAT_LEAVE_EXACT } else { &[] };
+        let numbers = SYSTEM_CALLS_THAT_LEAVE.iter().chain(more).map(|&number| u64::from(number));
+        for number in numbers.filter(|&number| number < SYSTEM_CALLS_BYTES) {
             let (word, byte) = (number / 4 * 4, number % 4);
             self.memory.word32(SYSTEM_CALLS_OFFSET + word).fetch_or(1 << (8 * byte), Ordering::Relaxed);
         }
@@ -154,6 +172,32 @@ impl ControlFile {
 
     pub(crate) fn unloads_cleared(&self) -> &AtomicU32 {
         field32!(self, unloads_cleared)
+    }
+
+    pub(crate) fn exact_requests(&self) -> &AtomicU32 {
+        field32!(self, exact.requests)
+    }
+
+    pub(crate) fn exact_answered(&self) -> &AtomicU32 {
+        field32!(self, exact.answered)
+    }
+
+    pub(crate) fn heartbeat(&self) -> &AtomicU32 {
+        field32!(self, exact.heartbeat)
+    }
+
+    /// What the runtime has counted of exact mode.
+    pub(crate) fn exact_counters(&self) -> ExactCounters {
+        let native = offset_of!(Control, exact.native) as u64;
+        ExactCounters {
+            native: NativeReason::ALL.map(|reason| {
+                let word = self.memory.word64(native + 8 * reason as u64);
+                (reason, word.load(Ordering::Relaxed))
+            }),
+            native_cycles: field64!(self, exact.native_cycles).load(Ordering::Relaxed),
+            entries: field64!(self, exact.entries).load(Ordering::Relaxed),
+            is_abandoned: field64!(self, exact.abandoned_tsc).load(Ordering::Relaxed) != 0,
+        }
     }
 
     pub(crate) fn n_areas(&self) -> u32 {

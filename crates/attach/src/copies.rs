@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use wire::clusters::{Cluster, LEADER, N_CLUSTERS};
 use wire::control::MAX_MODULES;
+use wire::exact::CELLS_BYTES;
 use wire::recovery::Run;
 
 use crate::control::{ControlFile, Slot};
@@ -58,6 +59,9 @@ struct ClusterMemory {
 struct State {
     /// Bytes used of each cluster's area. Nothing is at offset 0, because a map entry of 0 means that there is no copy.
     used: [u64; N_CLUSTERS],
+    /// Counters and keys of the path table that modules have been given. No key is 0.
+    n_cells: u32,
+    n_keys: u32,
     /// Modules with copies; the index is that of the slot in every process.
     modules: Vec<Published>,
     sharers: Vec<Sharer>,
@@ -69,6 +73,8 @@ struct Published {
     slot: Slot,
     cluster: usize,
     has_entries: bool,
+    first_cell: u32,
+    first_key: u32,
 }
 
 #[derive(Debug)]
@@ -85,6 +91,18 @@ pub(crate) struct Room {
     pub(crate) start: u64,
     pub(crate) code_bytes: u64,
     pub(crate) n_runs: u64,
+    /// Its first counter and key ([`wire::exact`]).
+    pub(crate) first_cell: u32,
+    pub(crate) first_key: u32,
+}
+
+/// What a copy needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Needs {
+    pub(crate) code_bytes: u64,
+    pub(crate) n_runs: u64,
+    pub(crate) n_cells: u32,
+    pub(crate) n_keys: u32,
 }
 
 impl Copies {
@@ -100,7 +118,7 @@ impl Copies {
             files.extend([code_file, map_file]);
             *memory = Some(ClusterMemory { code, map });
         }
-        let state = State { used: [COPY_ALIGNMENT; N_CLUSTERS], ..State::default() };
+        let state = State { used: [COPY_ALIGNMENT; N_CLUSTERS], n_keys: 1, ..State::default() };
         Ok((Copies { clusters, memory, state: Mutex::new(state) }, files))
     }
 
@@ -121,12 +139,8 @@ impl Copies {
     }
 
     /// Takes room for a copy; it is not given back.
-    pub(crate) fn reserve(
-        &self,
-        cluster: usize,
-        code_bytes: u64,
-        n_runs: u64,
-    ) -> std::result::Result<Room, PlaceError> {
+    pub(crate) fn reserve(&self, cluster: usize, needs: Needs) -> std::result::Result<Room, PlaceError> {
+        let Needs { code_bytes, n_runs, n_cells, n_keys } = needs;
         let mut state = self.lock();
         let memory = self.memory.get(cluster).and_then(Option::as_ref).ok_or(PlaceError::OutOfReach)?;
         let code_bytes = code_bytes.next_multiple_of(size_of::<Run>() as u64);
@@ -137,8 +151,15 @@ impl Copies {
         if needed > free {
             return Err(PlaceError::NoRoom { needed, free });
         }
+        let (first_cell, first_key) = (state.n_cells, state.n_keys);
+        let free = u64::from(CELLS_BYTES / 8 - first_cell);
+        if u64::from(n_cells) > free {
+            return Err(PlaceError::NoRoom { needed: n_cells.into(), free });
+        }
         state.used[cluster] = start + needed;
-        Ok(Room { cluster, start, code_bytes, n_runs })
+        state.n_cells += n_cells;
+        state.n_keys = state.n_keys.saturating_add(n_keys);
+        Ok(Room { cluster, start, code_bytes, n_runs, first_cell, first_key })
     }
 
     /// Writes code and runs into room that nobody has entries for yet.
@@ -194,7 +215,9 @@ impl Copies {
         for control in state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()) {
             control.add_module(index, &slot);
         }
-        state.modules.push(Published { module: module.clone(), slot, cluster: room.cluster, has_entries: false });
+        let &Room { cluster, first_cell, first_key, .. } = room;
+        let published = Published { module: module.clone(), slot, cluster, has_entries: false, first_cell, first_key };
+        state.modules.push(published);
         let is_changed = |sharer: &Sharer| sharer.control.strong_count() != 0 && has_changed(&module.exec, sharer.pid);
         if state.sharers.iter().any(is_changed) {
             state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()).for_each(|it| it.remove_module(index));
@@ -206,6 +229,11 @@ impl Copies {
             return Err(PlaceError::Inconsistent);
         }
         Ok(index)
+    }
+
+    /// First cell and first key of the module with this slot.
+    pub(crate) fn first_counters(&self, slot: usize) -> (u32, u32) {
+        self.lock().modules.get(slot).map_or((0, 0), |each| (each.first_cell, each.first_key))
     }
 
     fn write_entries(
@@ -268,8 +296,13 @@ impl Copies {
         control.remove_module(index);
     }
 
-    /// Removes what the process does not have any more, and tells it so. Returns the indices of the slots.
-    pub(crate) fn remove_unloaded(&self, pid: u32, control: &ControlFile) -> Result<Vec<usize>> {
+    /// Removes what the process does not have any more, and tells it so when `before_telling` has done its part. Returns the indices of the slots.
+    pub(crate) fn remove_unloaded(
+        &self,
+        pid: u32,
+        control: &ControlFile,
+        before_telling: &mut dyn FnMut(&[Slot]),
+    ) -> Result<Vec<usize>> {
         let mut state = self.lock();
         let unloads = control.unloads().load(Ordering::Acquire);
         let maps = maps::of_process(pid)?;
@@ -280,6 +313,7 @@ impl Copies {
             self.clear_entries(&mut state, index);
             control.remove_module(index);
         }
+        before_telling(&gone.iter().map(|&index| state.modules[index].slot).collect::<Vec<Slot>>());
         control.unloads_cleared().store(unloads, Ordering::Release);
         Ok(gone)
     }

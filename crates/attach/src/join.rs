@@ -15,7 +15,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use wire::hello::{Hello, N_FILES, Ready, Welcome};
 
-use crate::area::Arena;
+use crate::area::{Arena, Shape};
 use crate::control::{ControlFile, Settings};
 use crate::copies::Copies;
 use crate::error::{Error, Result, Step};
@@ -133,9 +133,10 @@ impl Applicant {
 impl Offer {
     fn new(identity: &Identity, settings: &Settings, inherited: Option<&Arc<Copies>>) -> Result<Offer> {
         let maps = maps::of_process(identity.pid)?;
-        let layout = choose_layout(identity, &maps, inherited)?;
+        let shape = if settings.is_exact { Shape::EXACT } else { Shape::BURSTS };
+        let layout = choose_layout(identity, &maps, inherited, shape)?;
         let (control, control_file) = ControlFile::create(identity.pid, settings)?;
-        let (arena, arena_file) = Arena::create()?;
+        let (arena, arena_file) = Arena::create(shape)?;
         let control = Arc::new(control);
         let mut files = vec![control_file, arena_file];
         let copies = match inherited {
@@ -156,6 +157,8 @@ impl Offer {
             refused: 0,
             n_files: self.files.len() as u32,
             shares_copies: self.shares_copies.into(),
+            area_bits: self.arena.shape().area_bits,
+            n_areas: self.arena.shape().n_areas as u32,
             control: self.layout.control,
             arena: self.layout.arena,
             clusters: self.layout.clusters,
@@ -163,13 +166,18 @@ impl Offer {
     }
 }
 
-fn choose_layout(identity: &Identity, maps: &[Mapping], inherited: Option<&Arc<Copies>>) -> Result<Layout> {
+fn choose_layout(
+    identity: &Identity,
+    maps: &[Mapping],
+    inherited: Option<&Arc<Copies>>,
+    shape: Shape,
+) -> Result<Layout> {
     if let Some(copies) = inherited {
-        return layout::choose_for_fork(maps, copies.clusters).ok_or(Error::NoRoom);
+        return layout::choose_for_fork(maps, copies.clusters, shape).ok_or(Error::NoRoom);
     }
     let around = Surroundings { program: &identity.program, runtime_address: identity.runtime_address, clusters: &[] };
     let read = &mut |mapping: &Mapping| modules::segments_of_mapped_file(identity.pid, mapping);
-    layout::choose(maps, &modules::modules(maps, around, read)).ok_or(Error::NoRoom)
+    layout::choose(maps, &modules::modules(maps, around, read), shape).ok_or(Error::NoRoom)
 }
 
 /// Process and user at the other end of a socket. The process is 0 if it is in a name space that cannot be seen from here.
@@ -219,7 +227,8 @@ fn words(message: &[u8]) -> Vec<u64> {
 }
 
 fn welcome_bytes(welcome: &Welcome) -> Vec<u8> {
-    let halves = [welcome.version, welcome.refused, welcome.n_files, welcome.shares_copies];
+    let halves =
+        [welcome.version, welcome.refused, welcome.n_files, welcome.shares_copies, welcome.area_bits, welcome.n_areas];
     let clusters = welcome
         .clusters
         .iter()

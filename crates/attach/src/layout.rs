@@ -24,8 +24,8 @@ use std::ops::Range;
 use wire::PAGE;
 use wire::clusters::{Cluster, LEADER, LIBRARIES, MAX_SPAN, N_CLUSTERS, PROGRAM};
 use wire::control::FILE_BYTES;
-use wire::thread::{AREA_BYTES, MAX_THREADS};
 
+use crate::area::Shape;
 use crate::maps::Mapping;
 use crate::modules::MappedModule;
 
@@ -51,8 +51,6 @@ const MIN_LIBRARY_COPIES: u64 = 256 * MIB;
 const MAX_COPIES: u64 = GIB;
 /// Areas start and end at multiples of this, so that huge pages are possible.
 const ALIGNMENT: u64 = 2 * MIB;
-/// Bytes of an arena.
-pub(crate) const ARENA_BYTES: u64 = AREA_BYTES * MAX_THREADS as u64;
 /// Distance of the block with maps and arena from the libraries, where there is room.
 const BLOCK_DISTANCE: u64 = 64 * GIB;
 /// What a process may map.
@@ -69,7 +67,7 @@ pub(crate) struct Layout {
 }
 
 /// Chooses a layout; `None` if there is room for neither cluster or not for the rest.
-pub(crate) fn choose(maps: &[Mapping], modules: &[MappedModule]) -> Option<Layout> {
+pub(crate) fn choose(maps: &[Mapping], modules: &[MappedModule], arena: Shape) -> Option<Layout> {
     let mut space = Space::new(maps, modules);
     let libraries = space.library_cluster(modules);
     let is_covered = |each: &MappedModule| {
@@ -83,14 +81,14 @@ pub(crate) fn choose(maps: &[Mapping], modules: &[MappedModule]) -> Option<Layou
     let mut clusters = [Cluster::default(); N_CLUSTERS];
     clusters[PROGRAM] = program.unwrap_or_default();
     clusters[LIBRARIES] = libraries.unwrap_or_default();
-    let (control, arena) = space.place_block(&mut clusters, &libraries.unwrap_or_default())?;
+    let (control, arena) = space.place_block(&mut clusters, &libraries.unwrap_or_default(), arena)?;
     Some(Layout { clusters, control, arena })
 }
 
 /// Chooses addresses for the control file and the arena of a process that has its clusters already.
-pub(crate) fn choose_for_fork(maps: &[Mapping], clusters: [Cluster; N_CLUSTERS]) -> Option<Layout> {
+pub(crate) fn choose_for_fork(maps: &[Mapping], clusters: [Cluster; N_CLUSTERS], arena: Shape) -> Option<Layout> {
     let space = Space::new(maps, &[]);
-    let (control, arena) = space.place_block(&mut [Cluster::default(); N_CLUSTERS], &clusters[LIBRARIES])?;
+    let (control, arena) = space.place_block(&mut [Cluster::default(); N_CLUSTERS], &clusters[LIBRARIES], arena)?;
     Some(Layout { clusters, control, arena })
 }
 
@@ -196,15 +194,20 @@ impl Space {
     }
 
     /// Gives maps, control file and arena their addresses, with gaps between them, far below the libraries if possible.
-    fn place_block(&self, clusters: &mut [Cluster; N_CLUSTERS], libraries: &Cluster) -> Option<(u64, u64)> {
+    fn place_block(
+        &self,
+        clusters: &mut [Cluster; N_CLUSTERS],
+        libraries: &Cluster,
+        shape: Shape,
+    ) -> Option<(u64, u64)> {
         let stride = |bytes: u64| bytes.next_multiple_of(ALIGNMENT) + ALIGNMENT;
         let maps: u64 = clusters.iter().map(|cluster| stride(map_bytes(cluster))).sum();
-        let total = AREA_BYTES + ARENA_BYTES + stride(0) + maps + stride(FILE_BYTES);
+        let total = shape.area_bytes() + shape.bytes() + stride(0) + maps + stride(FILE_BYTES);
         let growing = if libraries.span == 0 { USER_SPACE.end } else { libraries.lo.min(libraries.copy_base) };
         let windows = [USER_SPACE.start..growing.saturating_sub(BLOCK_DISTANCE), USER_SPACE];
         let block = windows.iter().find_map(|window| self.find(window, total, total))?;
-        let arena = block.start.next_multiple_of(AREA_BYTES);
-        let mut next = arena + ARENA_BYTES + ALIGNMENT;
+        let arena = block.start.next_multiple_of(shape.area_bytes());
+        let mut next = arena + shape.bytes() + ALIGNMENT;
         for cluster in clusters.iter_mut().filter(|cluster| cluster.span != 0) {
             cluster.map = next;
             next += stride(map_bytes(cluster));
@@ -283,14 +286,15 @@ mod tests {
         }
 
         fn choose(&self) -> Option<Layout> {
-            let layout = choose(&self.maps, &self.modules)?;
+            let layout = choose(&self.maps, &self.modules, Shape::BURSTS)?;
             self.check(&layout);
             Some(layout)
         }
 
         /// What must be true of every layout.
         fn check(&self, layout: &Layout) {
-            let mut areas = vec![layout.arena..layout.arena + ARENA_BYTES, layout.control..layout.control + FILE_BYTES];
+            let mut areas =
+                vec![layout.arena..layout.arena + Shape::BURSTS.bytes(), layout.control..layout.control + FILE_BYTES];
             let in_use = || layout.clusters.iter().filter(|cluster| cluster.span != 0);
             for cluster in in_use() {
                 assert!(cluster.span <= MAX_SPAN && cluster.span % PAGE == 0);
@@ -310,7 +314,7 @@ mod tests {
             let [program, libraries] = [layout.clusters[PROGRAM], layout.clusters[LIBRARIES]];
             let is_apart = program.lo + program.span <= libraries.lo || libraries.lo + libraries.span <= program.lo;
             assert!(program.span == 0 || libraries.span == 0 || is_apart);
-            assert_eq!(layout.arena % AREA_BYTES, 0);
+            assert_eq!(layout.arena % Shape::BURSTS.area_bytes(), 0);
         }
 
         fn check_reach(&self, cluster: &Cluster) {
@@ -337,7 +341,7 @@ mod tests {
         assert!(libraries.copy_base + libraries.copy_len <= libraries.lo);
         assert!(libraries.copy_len > 1000 * MIB);
         assert_eq!(spare, Cluster::default());
-        assert!(layout.arena + ARENA_BYTES < libraries.copy_base - BLOCK_DISTANCE / 2);
+        assert!(layout.arena + Shape::BURSTS.bytes() < libraries.copy_base - BLOCK_DISTANCE / 2);
     }
 
     #[test]
@@ -390,7 +394,7 @@ mod tests {
         let read = &mut |each: &Mapping| crate::modules::segments_of_mapped_file(std::process::id(), each);
         let modules = crate::modules::modules(&maps, around, read);
         assert!(modules.iter().any(|module| module.is_program));
-        let layout = choose(&maps, &modules).unwrap();
+        let layout = choose(&maps, &modules, Shape::BURSTS).unwrap();
         assert!(layout.clusters[PROGRAM].contains(this_process as *const () as u64));
         assert!(layout.clusters[LIBRARIES].contains(libc::getpid as *const () as u64));
     }
@@ -404,9 +408,9 @@ mod tests {
             child.map(cluster.copy_base..cluster.copy_base + cluster.copy_len, 900, "/memfd:strobe-copies (deleted)");
             child.map(cluster.map..cluster.map + map_bytes(cluster), 901, "/memfd:strobe-map (deleted)");
         }
-        let layout = choose_for_fork(&child.maps, clusters).unwrap();
+        let layout = choose_for_fork(&child.maps, clusters, Shape::BURSTS).unwrap();
         assert_eq!(layout.clusters, clusters);
-        for area in [layout.arena..layout.arena + ARENA_BYTES, layout.control..layout.control + FILE_BYTES] {
+        for area in [layout.arena..layout.arena + Shape::BURSTS.bytes(), layout.control..layout.control + FILE_BYTES] {
             assert!(child.maps.iter().all(|each| area.end <= each.range.start || each.range.end <= area.start));
         }
     }

@@ -39,7 +39,7 @@ pub mod probe;
 mod process;
 mod procfs;
 
-pub use control::{Counters, Settings};
+pub use control::{Counters, ExactCounters, Settings};
 pub use drain::{Drained, SampleRef};
 pub use error::{Error, PlaceError, Result, SpawnError};
 pub use launch::{Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, spawn};
@@ -48,6 +48,6 @@ pub use listener::{Joined, Listener};
 pub use modules::{MappedModule, NoCopyReason, VDSO};
 pub use own::{die_by, time_stamp};
 pub use perf::PerfTicks;
-pub use place::{Placed, Reserved};
+pub use place::{FirstCounters, Placed, Reserved};
 pub use process::Process;
 pub use procfs::{CpuTime, Hindrance};

@@ -4,7 +4,7 @@ use emit::{Entry, ModuleCopy, Position};
 use wire::clusters::LEADER;
 use wire::recovery::Run;
 
-use crate::copies::Room;
+use crate::copies::{Needs, Room};
 use crate::error::{PlaceError, Result};
 use crate::modules::MappedModule;
 use crate::process::Process;
@@ -29,6 +29,15 @@ pub struct Placed {
     slot: usize,
 }
 
+/// Which counters of exact mode a copy uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstCounters {
+    /// Number of its first cell.
+    pub cell: u32,
+    /// Its first key of the path table.
+    pub key: u32,
+}
+
 impl Process {
     /// Puts the copy of a module into the process, and into all that were forked from it.
     ///
@@ -38,8 +47,15 @@ impl Process {
         if module.cluster.is_some_and(|cluster| cluster != copy.cluster()) {
             return Err(PlaceError::Inconsistent);
         }
-        let reserved = self.reserve(module, copy.code_len(), copy.runs().len())?;
-        let at = Position { module_base: module.base, copy: reserved.copy, cluster_lo: reserved.cluster_lo };
+        let needs = Needs {
+            code_bytes: copy.code_len() as u64,
+            n_runs: copy.runs().len() as u64,
+            n_cells: copy.n_cells(),
+            n_keys: copy.n_keys(),
+        };
+        let reserved = self.reserve_for(module, needs)?;
+        let Reserved { copy: address, cluster_lo, room: Room { first_cell, first_key, .. }, .. } = reserved;
+        let at = Position { module_base: module.base, copy: address, cluster_lo, first_cell, first_key };
         let code = copy.place(&at).map_err(|error| match error {
             emit::Error::OutOfReach | emit::Error::OutsideCluster => PlaceError::OutOfReach,
             _ => PlaceError::Inconsistent,
@@ -58,9 +74,13 @@ impl Process {
         code_bytes: usize,
         n_runs: usize,
     ) -> std::result::Result<Reserved, PlaceError> {
+        self.reserve_for(module, Needs { code_bytes: code_bytes as u64, n_runs: n_runs as u64, ..Needs::default() })
+    }
+
+    fn reserve_for(&self, module: &MappedModule, needs: Needs) -> std::result::Result<Reserved, PlaceError> {
         let cluster = module.cluster.ok_or(PlaceError::OutOfReach)?;
         let copies = self.copies();
-        let room = copies.reserve(cluster, code_bytes as u64, n_runs as u64)?;
+        let room = copies.reserve(cluster, needs)?;
         let at = copies.clusters[cluster];
         Ok(Reserved { module: module.clone(), copy: at.copy_base + room.start, cluster_lo: at.lo, cluster, room })
     }
@@ -82,6 +102,13 @@ impl Process {
         self.copies().write(&reserved.room, code, runs)?;
         let slot = self.copies().publish(self.pid(), &reserved.module, &reserved.room, entries.into_iter())?;
         Ok(Placed { slot })
+    }
+
+    /// Which counters a copy uses.
+    #[must_use]
+    pub fn first_counters(&self, placed: Placed) -> FirstCounters {
+        let (cell, key) = self.copies().first_counters(placed.slot);
+        FirstCounters { cell, key }
     }
 
     /// Takes a copy out of use. Threads that are inside leave it in their own time; its room is not reused.
@@ -110,7 +137,8 @@ impl Process {
     /// # Errors
     /// When the process is gone.
     pub fn acknowledge_unloads(&self) -> Result<Vec<Placed>> {
-        let gone = self.copies().remove_unloaded(self.pid(), self.control())?;
+        let gone =
+            self.copies().remove_unloaded(self.pid(), self.control(), &mut |slots| self.forget_returns(slots))?;
         Ok(gone.into_iter().map(|slot| Placed { slot }).collect())
     }
 }

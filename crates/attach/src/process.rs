@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::control::{TIMER_SIGNAL, TickSource};
+use wire::exact::{CELLS, CELLS_BYTES, N_PATH_ENTRIES, PATHS, PathEntry};
 
 use crate::area::Arena;
-use crate::control::{ControlFile, Counters};
+use crate::control::{ControlFile, Counters, ExactCounters, Slot};
 use crate::copies::Copies;
 use crate::drain::{Drained, Reader, SampleRef};
 use crate::error::{Error, Result, Step};
@@ -90,6 +91,12 @@ impl Process {
             .is_ok_and(|names| names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).any(is_heir))
     }
 
+    /// Whether it runs the same copies as another process, as a forked child does.
+    #[must_use]
+    pub fn shares_copies_with(&self, other: &Process) -> bool {
+        Arc::ptr_eq(&self.copies, &other.copies)
+    }
+
     /// Becomes readable when the process ends.
     #[must_use]
     pub fn pidfd(&self) -> &OwnedFd {
@@ -142,6 +149,77 @@ impl Process {
             counters.handler_cycles = counters.handler_cycles.wrapping_add(cycles);
         }
         counters
+    }
+
+    /// In exact mode: what the process last asked for, if it has not been answered. See [`Process::answer`].
+    #[must_use]
+    pub fn open_request(&self) -> Option<u32> {
+        let asked = self.control.exact_requests().load(Ordering::Acquire);
+        (asked != self.control.exact_answered().load(Ordering::Acquire)).then_some(asked)
+    }
+
+    /// In exact mode: everything that was mapped when the process asked has its copies now, or never will.
+    pub fn answer(&self, request: u32) {
+        self.control.exact_answered().store(request, Ordering::Release);
+    }
+
+    /// In exact mode: tells the process that the agent lives. It waits for an answer only as long as that is done every second.
+    pub fn show_life(&self) {
+        self.control.heartbeat().fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the runtime has counted of exact mode.
+    #[must_use]
+    pub fn exact_counters(&self) -> ExactCounters {
+        self.control.exact_counters()
+    }
+
+    /// In exact mode: hands on every counter that is not zero with its number, once for each thread area that it was used in.
+    ///
+    /// # Errors
+    /// When the memory file cannot be asked which of it was used.
+    pub fn for_each_cell(&self, sink: &mut dyn FnMut(u32, u64)) -> Result<()> {
+        let range = u64::from(CELLS)..u64::from(CELLS) + u64::from(CELLS_BYTES);
+        self.arena.for_each_word(self.control.n_areas(), range, &mut |at, value| sink((at / 8) as u32, value))
+    }
+
+    /// In exact mode: sets counters to zero in all thread areas. For those that remember targets of calls, when code is gone.
+    ///
+    /// # Errors
+    /// When the memory file cannot be asked which of it was used.
+    pub fn clear_cells(&self, is_wanted: &mut dyn FnMut(u32) -> bool) -> Result<()> {
+        let range = u64::from(CELLS)..u64::from(CELLS) + u64::from(CELLS_BYTES);
+        self.arena.clear_words(self.control.n_areas(), range, &mut |at| is_wanted((at / 8) as u32))
+    }
+
+    /// In exact mode: returns that were noted in copies that are gone must not be taken by code that comes to lie at the same addresses.
+    pub(crate) fn forget_returns(&self, gone: &[Slot]) {
+        let is_gone = |twin: u64| gone.iter().any(|slot| twin.wrapping_sub(slot.copy) < slot.copy_len);
+        // What cannot be asked for cannot have been used.
+        let _ = self.arena.forget_returns(self.control.n_areas(), &is_gone);
+    }
+
+    /// In exact mode: hands on the path tables of all thread areas: keys with their counts.
+    ///
+    /// # Errors
+    /// When the memory file cannot be asked which of it was used.
+    pub fn for_each_path(&self, sink: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let bytes = u64::from(N_PATH_ENTRIES) * size_of::<PathEntry>() as u64;
+        let range = u64::from(PATHS)..u64::from(PATHS) + bytes;
+        let mut key = (u64::MAX, 0);
+        self.arena.for_each_word(self.control.n_areas(), range, &mut |at, value| {
+            if at % 16 == 0 {
+                key = (at, value);
+            } else if key.0 == at - 8 {
+                sink(key.1, value);
+            }
+        })
+    }
+
+    /// In exact mode: path ends that found their table full.
+    #[must_use]
+    pub fn n_lost_paths(&self) -> u64 {
+        self.arena.areas(self.control.n_areas()).map(|area| area.n_lost_paths()).sum()
     }
 
     /// Whether ticks start bursts.

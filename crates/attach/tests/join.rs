@@ -23,6 +23,7 @@ const SETTINGS: Settings = Settings {
     stride: 1,
     seed: 1,
     tick_source: TickSource::Off,
+    is_exact: false,
 };
 
 /// Compiles with gcc, which must be there.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use wire::control::Policy;
 
-use crate::props::{CtlAction, CtlProps, Probe, RecordProps, TickChoice, TimeWindow};
+use crate::props::{CtlAction, CtlProps, Exact, Probe, RecordProps, TickChoice, TimeWindow};
 
 /// Run a program and record which blocks, edges and paths it really runs
 ///
@@ -91,6 +91,11 @@ pub struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
     probe: Probe,
 
+    /// Count everything, at a multiple of the program's time: paths, blocks or nothing
+    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "paths",
+          hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
+    exact: Option<Exact>,
+
     /// Bytes of stack to keep with each tick
     #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(0..=131_072))]
     stack: u32,
@@ -166,6 +171,7 @@ impl RecordArgs {
             keep_trace: self.keep_trace,
             verify: self.verify,
             probe: self.probe,
+            exact: self.exact,
             use_cache: !self.no_cache,
             quiet: self.quiet,
             live: self.live,

@@ -50,6 +50,8 @@ pub struct RecordProps {
     pub keep_trace: bool,
     pub verify: bool,
     pub probe: Probe,
+    /// Count everything, instead of bursts.
+    pub exact: Option<Exact>,
     pub use_cache: bool,
     pub quiet: bool,
     /// Whether the profile is shown while it grows.
@@ -85,6 +87,17 @@ pub enum Probe {
     None,
     /// Take ticks and never start a burst: what ticks alone cost
     Off,
+}
+
+/// What exact mode counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Exact {
+    /// Ball-Larus paths, and the blocks and edges that follow from them
+    Paths,
+    /// Blocks and edges
+    Blocks,
+    /// Nothing: what running in copies alone costs
+    Nothing,
 }
 
 #[derive(Debug)]

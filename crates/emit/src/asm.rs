@@ -45,6 +45,8 @@ impl Condition {
     pub const AE: Condition = Condition(3);
     /// Zero.
     pub const Z: Condition = Condition(4);
+    /// Not zero.
+    pub const NZ: Condition = Condition(5);
     /// Sign clear.
     pub const NS: Condition = Condition(9);
 }
@@ -115,6 +117,104 @@ impl Asm {
     pub fn store_constant(&mut self, offset: u32, value: u32) {
         self.gs(None, 0xc7, 0, offset);
         self.bytes(&value.to_le_bytes());
+    }
+
+    /// `mov register, gs:[offset]` of 32 bits.
+    pub fn load_dword(&mut self, register: Gpr, offset: u32) {
+        let rex = (register.high() != 0).then_some(0x44);
+        self.gs(rex, 0x8b, register.low(), offset);
+    }
+
+    /// `mov gs:[offset], register` of 32 bits.
+    pub fn store_dword(&mut self, offset: u32, register: Gpr) {
+        let rex = (register.high() != 0).then_some(0x44);
+        self.gs(rex, 0x89, register.low(), offset);
+    }
+
+    /// `movsxd register, dword gs:[offset]`
+    pub fn load_signed(&mut self, register: Gpr, offset: u32) {
+        self.gs_qword(0x63, register, offset);
+    }
+
+    /// `add dword gs:[offset], value`
+    pub fn add_constant(&mut self, offset: u32, value: u32) {
+        self.gs(None, 0x81, 0, offset);
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// `cmp dword gs:[offset], value`
+    pub fn compare_constant(&mut self, offset: u32, value: u32) {
+        self.gs(None, 0x81, 7, offset);
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// `inc qword gs:[offset]`; returns where the offset is, which ends the instruction.
+    pub fn increment(&mut self, offset: u32) -> u32 {
+        self.gs(Some(REX_W), 0xff, 0, offset);
+        self.position() - 4
+    }
+
+    /// `inc qword gs:[register * 8 + offset]`; returns where the offset is, which ends the instruction.
+    pub fn increment_scaled(&mut self, register: Gpr, offset: u32) -> u32 {
+        let sib = 0xc5 | register.low() << 3;
+        self.bytes(&[GS, REX_W | register.high() << 1, 0xff, 0x04, sib]);
+        self.bytes(&offset.to_le_bytes());
+        self.position() - 4
+    }
+
+    /// `mov` between a register and `gs:[index * 4 + offset]`; `opcode` is 8b to load, 89 to store, 3b to compare.
+    pub fn entry(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
+        let rex = REX_W | register.high() << 2 | index.high() << 1;
+        self.bytes(&[GS, rex, opcode, 0x04 | register.low() << 3, 0x85 | index.low() << 3]);
+        self.bytes(&offset.to_le_bytes());
+    }
+
+    /// The same for 32 bits; both registers are among the first eight.
+    pub fn entry_low(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
+        self.bytes(&[GS, opcode, 0x04 | register.low() << 3, 0x85 | index.low() << 3]);
+        self.bytes(&offset.to_le_bytes());
+    }
+
+    /// `mov register, value` of 32 bits; returns where the value is.
+    pub fn load_constant(&mut self, register: Gpr, value: u32) -> u32 {
+        if register.high() != 0 {
+            self.code.push(0x41);
+        }
+        self.code.push(0xb8 | register.low());
+        self.bytes(&value.to_le_bytes());
+        self.position() - 4
+    }
+
+    /// `lea register, [register + distance]` of 32 bits.
+    pub fn advance_dword(&mut self, register: Gpr, distance: i32) {
+        if register.high() != 0 {
+            self.code.push(0x45);
+        }
+        let low = register.low();
+        self.bytes(&[0x8d, 0x80 | low << 3 | low]);
+        if low == Gpr::RSP.low() {
+            self.code.push(0x24);
+        }
+        self.bytes(&distance.to_le_bytes());
+    }
+
+    /// `mov register, [rip + ...]`; returns where the displacement goes, which ends the instruction.
+    pub fn load_literal(&mut self, register: Gpr) -> u32 {
+        self.bytes(&[REX_W | register.high() << 2, 0x8b, 0x05 | register.low() << 3]);
+        self.hole()
+    }
+
+    /// `mov eax, [base + rax * 4]`
+    pub fn load_map_entry(&mut self, base: Gpr) {
+        if base.high() != 0 {
+            self.code.push(0x41);
+        }
+        // A base of `rbp` or `r13` needs a displacement.
+        if base.low() == 5 {
+            self.bytes(&[0x8b, 0x44, 0x80 | base.low(), 0]);
+        } else {
+            self.bytes(&[0x8b, 0x04, 0x80 | base.low()]);
+        }
     }
 
     /// `dec dword gs:[offset]`

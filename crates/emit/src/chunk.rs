@@ -7,6 +7,7 @@ use wire::recovery::{Run, kind};
 use wire::sample::EndReason;
 
 use crate::asm::{Asm, Gpr, Label};
+use crate::exact::Cell;
 use crate::statistics::Statistics;
 use crate::stubs::Stub;
 
@@ -80,6 +81,14 @@ pub(crate) struct Chunk {
     pub addresses: Vec<u32>,
     /// Where block records are.
     pub records: Vec<u32>,
+    /// Where offsets of cells are. They hold the offset of the chunk's cell.
+    pub cells: Vec<u32>,
+    /// What the chunk's cells are, and how many there are.
+    pub cell_uses: Vec<Cell>,
+    pub n_cells: u32,
+    /// Where keys of the path table are. They hold the number of the function among those of the chunk that have one.
+    pub keys: Vec<u32>,
+    pub n_keys: u32,
     pub externals: Vec<External>,
     /// Those of the present function.
     pub exits: Vec<Exit>,
@@ -127,6 +136,22 @@ impl Chunk {
         let displacement = (target as u32).wrapping_sub(end);
         self.asm.code[hole as usize..hole as usize + 4].copy_from_slice(&displacement.to_le_bytes());
         self.addresses.push(hole);
+    }
+
+    /// Takes cells; returns the number of the first.
+    pub fn new_cells(&mut self, cell: Cell) -> u32 {
+        let first = self.n_cells;
+        self.n_cells += cell.n_cells();
+        self.cell_uses.push(cell);
+        first
+    }
+
+    /// Makes the offset at `hole`, which holds an offset from the first cell of all, that of a cell of the chunk.
+    pub fn set_cell(&mut self, hole: u32, cell: u32) {
+        let field = &mut self.asm.code[hole as usize..hole as usize + 4];
+        let offset = field.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
+        field.copy_from_slice(&offset.wrapping_add(cell * 8).to_le_bytes());
+        self.cells.push(hole);
     }
 
     /// A label for an exit to `original`.

@@ -11,12 +11,13 @@ use crate::Probe;
 use crate::chunk::{Original, Stretch};
 use crate::copy::ModuleCopy;
 use crate::error::Error;
+use crate::exact::{Cell, CellKind, Counting};
 use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 1;
-const HEADER_WORDS: usize = 13;
+const VERSION: u64 = 2;
+const HEADER_WORDS: usize = 16;
 const N_COUNTERS: usize = 9;
 const CHECKSUM_BYTES: usize = 8;
 /// Code and literals start and end at multiples of this.
@@ -25,6 +26,15 @@ const ALIGNMENT: u64 = 16;
 const RUN_BYTES: usize = size_of::<Run>();
 const STRETCH_BYTES: usize = 16;
 const SKIPPED_BYTES: usize = 16;
+const CELL_BYTES: usize = 12;
+/// Probes by their stored numbers.
+const PROBES: [Probe; 5] = [
+    Probe::None,
+    Probe::Trace,
+    Probe::Exact(Counting::Nothing),
+    Probe::Exact(Counting::Blocks),
+    Probe::Exact(Counting::Paths),
+];
 /// Bit of a stored stretch's number of instructions that says whether it starts a block.
 const LEADER_BIT: u32 = 1 << 31;
 
@@ -39,7 +49,7 @@ impl ModuleCopy {
             VERSION << 32 | u64::from(wire::VERSION),
             self.base.0,
             self.cluster as u64,
-            u64::from(self.probe == Probe::Trace),
+            probe_number(self.probe),
             u64::from(self.literals),
             self.code.len() as u64,
             self.addresses.len() as u64,
@@ -48,6 +58,9 @@ impl ModuleCopy {
             self.stretches.len() as u64,
             self.lengths.len() as u64,
             skipped.len() as u64,
+            self.cells.len() as u64,
+            self.cell_uses.len() as u64,
+            self.keys.len() as u64,
         ];
         out.words(&header);
         out.words(&counters(&self.statistics));
@@ -59,6 +72,10 @@ impl ModuleCopy {
         out.0.extend_from_slice(&self.lengths);
         for each in skipped {
             out.words(&[each.entry.0, each.reason as u64]);
+        }
+        self.cells.iter().chain(&self.keys).for_each(|&place| out.dword(place));
+        for cell in &self.cell_uses {
+            [cell.kind as u32, cell.at, cell.to].into_iter().for_each(|value| out.dword(value));
         }
         let checksum = checksum(&out.0);
         out.words(&[checksum]);
@@ -73,7 +90,7 @@ impl ModuleCopy {
     pub fn from_bytes(bytes: &[u8]) -> Result<ModuleCopy, Error> {
         let (content, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(Error::Truncated)?;
         let mut input = Reader(content);
-        let [magic, version, base, cluster, traces, literals, lens @ ..] = input.words::<HEADER_WORDS>()?;
+        let [magic, version, base, cluster, probe, literals, lens @ ..] = input.words::<HEADER_WORDS>()?;
         if magic != MAGIC || version != VERSION << 32 | u64::from(wire::VERSION) {
             return Err(Error::NotACopy);
         }
@@ -82,11 +99,11 @@ impl ModuleCopy {
         }
         let mut statistics = statistics(input.words()?);
         statistics.leaving = input.words::<N_REASONS>()?;
-        let [n_code, n_addresses, n_records, n_runs, n_stretches, n_lengths, n_skipped] = lens;
+        let [n_code, n_addresses, n_records, n_runs, n_stretches, n_lengths, n_skipped, n_cells, n_uses, n_keys] = lens;
         let copy = ModuleCopy {
             base: Svma(base),
             cluster: usize::try_from(cluster).map_err(|_| Error::Inconsistent)?,
-            probe: if traces == 1 { Probe::Trace } else { Probe::None },
+            probe: PROBES.get(probe as usize).copied().ok_or(Error::Inconsistent)?,
             literals: u32::try_from(literals).map_err(|_| Error::Inconsistent)?,
             code: input.take(n_code, 1)?.to_vec(),
             addresses: input.dwords(n_addresses)?,
@@ -98,6 +115,9 @@ impl ModuleCopy {
                 statistics.skipped = input.items::<SKIPPED_BYTES, _>(n_skipped, skipped)?;
                 statistics
             },
+            cells: input.dwords(n_cells)?,
+            keys: input.dwords(n_keys)?,
+            cell_uses: input.items::<CELL_BYTES, _>(n_uses, cell)?,
         };
         if input.0.is_empty() && is_consistent(&copy) { Ok(copy) } else { Err(Error::Inconsistent) }
     }
@@ -113,6 +133,8 @@ impl ModuleCopy {
             + self.stretches.len() * STRETCH_BYTES
             + self.lengths.len()
             + self.statistics.skipped.len() * SKIPPED_BYTES
+            + (self.cells.len() + self.keys.len()) * 4
+            + self.cell_uses.len() * CELL_BYTES
             + CHECKSUM_BYTES
     }
 }
@@ -127,7 +149,13 @@ fn is_consistent(copy: &ModuleCopy) -> bool {
         && u64::from(copy.literals).is_multiple_of(ALIGNMENT)
         && copy.cluster < wire::clusters::N_CLUSTERS
         && in_code(copy.literals, 0)
-        && copy.addresses.iter().chain(&copy.records).all(|&place| in_code(place, 4))
+        && copy
+            .addresses
+            .iter()
+            .chain(&copy.records)
+            .chain(&copy.cells)
+            .chain(&copy.keys)
+            .all(|&place| in_code(place, 4))
         && copy.runs.is_sorted_by_key(|run| run.copy)
         && copy.runs.iter().all(|run| in_code(run.copy, 1))
         && copy.stretches.iter().all(|stretch| in_code(stretch.copy, 0) && in_code(stretch.record, 0))
@@ -259,6 +287,19 @@ fn skipped(bytes: &[u8; SKIPPED_BYTES]) -> Result<Skipped, Error> {
     let entry = Svma(u64::from(entry_high) << 32 | u64::from(entry_low));
     let reason = u8::try_from(reason).ok().filter(|_| rest == 0).and_then(SkipReason::from_u8);
     Ok(Skipped { entry, reason: reason.ok_or(Error::Inconsistent)? })
+}
+
+fn cell(bytes: &[u8; CELL_BYTES]) -> Result<Cell, Error> {
+    let [kind, at, to] = [0, 4, 8].map(|start| {
+        let field = bytes[start..].first_chunk::<4>().copied().unwrap_or_default();
+        u32::from_le_bytes(field)
+    });
+    let kind = u8::try_from(kind).ok().and_then(CellKind::from_u8).ok_or(Error::Inconsistent)?;
+    Ok(Cell { kind, at, to })
+}
+
+fn probe_number(probe: Probe) -> u64 {
+    PROBES.iter().position(|&each| each == probe).unwrap_or_default() as u64
 }
 
 /// Mixes words by multiplication; any single changed bit changes the sum.

@@ -1,10 +1,12 @@
 //! The translated module.
 //!
-//! **Fix-ups.** Three kinds of places depend on where module and copy are loaded; everything else is relative to the copy itself:
+//! **Fix-ups.** Five kinds of places depend on where module and copy are loaded; everything else is relative to the copy itself:
 //! * `addresses`: displacements from the copy to the original module. They hold the target, less the image base, less the offset of the
 //!   end of the instruction in the copy; what is missing is the distance of the module from the copy.
 //! * `records`: block records. They hold the cluster and the block's address less the image base; what is missing is the distance of the
 //!   image base from the start of the cluster.
+//! * `cells`: offsets from `gs:` of counters. They hold the offset that the counter has in the first module.
+//! * `keys`: numbers of functions that count in the path table. They hold the number within the module.
 //! * literals, from `literals` to the end: addresses less the image base.
 
 use image::{Svma, SvmaRange};
@@ -12,6 +14,7 @@ use wire::recovery::Run;
 
 use crate::Probe;
 use crate::chunk::{Original, Stretch};
+use crate::exact::{Cell, CellKind};
 use crate::statistics::Statistics;
 
 /// A translated module, independent of where it and its copy are loaded.
@@ -28,6 +31,9 @@ pub struct ModuleCopy {
     pub(crate) runs: Vec<Run>,
     pub(crate) stretches: Vec<Stretch>,
     pub(crate) lengths: Vec<u8>,
+    pub(crate) cells: Vec<u32>,
+    pub(crate) cell_uses: Vec<Cell>,
+    pub(crate) keys: Vec<u32>,
     pub(crate) statistics: Statistics,
 }
 
@@ -55,6 +61,12 @@ impl ModuleCopy {
         &self.runs
     }
 
+    /// The address that offsets in the copy are relative to ([`crate::image_base`]).
+    #[must_use]
+    pub fn base(&self) -> Svma {
+        self.base
+    }
+
     /// The cluster that the module was translated for.
     #[must_use]
     pub fn cluster(&self) -> usize {
@@ -71,6 +83,24 @@ impl ModuleCopy {
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// What its counters count, in order.
+    #[must_use]
+    pub fn cells(&self) -> &[Cell] {
+        &self.cell_uses
+    }
+
+    /// Number of its counters.
+    #[must_use]
+    pub fn n_cells(&self) -> u32 {
+        self.cell_uses.iter().map(Cell::n_cells).sum()
+    }
+
+    /// Number of its functions that count in the path table.
+    #[must_use]
+    pub fn n_keys(&self) -> u32 {
+        self.cell_uses.iter().filter(|cell| cell.kind == CellKind::HashedPaths).count() as u32
     }
 
     /// The smallest range that contains all instructions with twins.

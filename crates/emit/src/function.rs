@@ -18,7 +18,7 @@
 use flow::FunctionFlow;
 use flow::callgraph::FunctionId;
 use flow::cfg::{EdgeKind, EntryKind};
-use flow::graph::BlockId;
+use flow::graph::{BlockId, EdgeId};
 use flow::liveness::{Effect, Effects, LiveSet};
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Register};
 use image::Svma;
@@ -29,9 +29,10 @@ use wire::thread::MAX_UNCHECKED_RECORDS;
 use crate::asm::Label;
 use crate::chunk::{Chunk, Original, Stretch};
 use crate::classify::{self, Body};
+use crate::exact::{self, Counting};
 use crate::module::Module;
 use crate::probe::{self, Depth, Site};
-use crate::{exits, system_call};
+use crate::{Probe, exits, system_call};
 
 /// Functions start at multiples of this.
 pub(crate) const ALIGNMENT: u32 = 16;
@@ -41,12 +42,33 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     chunk.align(ALIGNMENT);
     let flow = module.function(id);
     let plans = plan(module, flow, chunk);
-    let mut function = Function { module, id, flow, chunk, plans, open_stretch: false, record: None };
+    let exact = match module.options.probe {
+        Probe::Exact(counting) => Some(exact::Plan::new(module, id, counting, chunk)),
+        Probe::Trace | Probe::None => None,
+    };
+    let mut function = Function {
+        module,
+        id,
+        flow,
+        chunk,
+        plans,
+        open_stretch: false,
+        record: None,
+        exact,
+        edge_codes: Vec::new(),
+        exit_codes: Vec::new(),
+        rows: Vec::new(),
+        arrivals: Vec::new(),
+    };
     for block in flow.cfg.graph.blocks().filter(|&block| module.is_owned(id, block)) {
         function.write_block(block);
     }
     function.write_second_probes();
+    function.write_exit_codes();
+    function.write_edge_codes();
+    function.write_arrivals();
     exits::write(function.chunk);
+    function.write_rows();
     function.chunk.asm.resolve_labels();
     function.chunk.statistics.functions += 1;
 }
@@ -77,14 +99,18 @@ pub(crate) enum SecondProbe {
 
 fn plan(module: &Module<'_, '_>, flow: &FunctionFlow, chunk: &mut Chunk) -> Vec<Plan> {
     let cfg = &flow.cfg;
+    let stays = module.options.probe.stays();
     let plain = if cfg.blocks.len() > MAX_UNCHECKED_RECORDS / 2 { Depth::Limit } else { Depth::Record };
     let asm = &mut chunk.asm;
     let plan = |block: &flow::cfg::Block| {
         let (record, body) = (asm.new_label(), asm.new_label());
-        let depth = if module.is_reached(block.range.start) { Depth::Check } else { plain };
+        let depth = if !stays && module.is_reached(block.range.start) { Depth::Check } else { plain };
         Plan { record, body, checked: record, depth, second_probe: SecondProbe::Unused }
     };
     let mut plans: Vec<Plan> = cfg.blocks.iter().map(plan).collect();
+    if stays {
+        return plans;
+    }
     for (entry, kind) in cfg.graph.entries().iter().zip(&cfg.entry_kinds) {
         if matches!(kind, EntryKind::Primary | EntryKind::Secondary) {
             plans[entry.index()].depth = Depth::Check;
@@ -114,6 +140,16 @@ pub(crate) struct Function<'a, 'data> {
     open_stretch: bool,
     /// Where the probe of a block is whose first instruction is next.
     record: Option<u32>,
+    /// What is counted, in copies that are never left.
+    exact: Option<exact::Plan>,
+    /// What is to be done on edges and is written behind the function: where it starts, and on which edge.
+    edge_codes: Vec<(Label, EdgeId)>,
+    /// The same for conditional jumps that leave the function, from a block to an address.
+    pub exit_codes: Vec<(Label, BlockId, Svma)>,
+    /// Where rows of jumps through tables go.
+    pub rows: Vec<(Label, BlockId)>,
+    /// Blocks whose code for arrivals is written behind the function, with the stretch that starts there.
+    arrivals: Vec<(BlockId, usize)>,
 }
 
 impl Function<'_, '_> {
@@ -137,9 +173,13 @@ impl Function<'_, '_> {
         if plan.second_probe == SecondProbe::Before {
             self.write_second_probe(id, &plan);
         }
-        self.chunk.asm.bind(plan.record);
-        self.record = Some(self.chunk.position());
-        probe::write(self.chunk, &self.site(id, plan.depth), plan.depth);
+        if self.exact.is_some() {
+            self.write_arrival_before(id);
+        } else {
+            self.chunk.asm.bind(plan.record);
+            self.record = Some(self.chunk.position());
+            probe::write(self.chunk, &self.site(id, plan.depth), plan.depth);
+        }
         self.chunk.asm.bind(plan.body);
 
         let bytes = self.module.image.read(block.range.start, block.range.len() as usize).unwrap_or_default();
@@ -237,6 +277,7 @@ impl Function<'_, '_> {
                 self.chunk.leave(at, EndReason::Instruction);
             }
             Body::PushNext => self.chunk.push_original(next),
+            Body::SystemCall if self.exact.is_some() => system_call::write_without_stamps(self.chunk, at, next),
             Body::SystemCall => system_call::write(self.chunk, at, next),
             Body::Leave => self.chunk.leave(at, EndReason::Instruction),
         }
@@ -246,5 +287,115 @@ impl Function<'_, '_> {
 
     pub fn original(&self, at: Svma) -> Original {
         self.module.original(at)
+    }
+
+    /// What is counted, in copies that are never left.
+    pub fn plan_of_probes(&self) -> &exact::Plan {
+        self.exact.as_ref().expect("only called for copies that are never left")
+    }
+
+    /// Where control goes that comes to the block over a known edge.
+    pub fn label_of(&self, block: BlockId) -> Label {
+        let plan = &self.plans[block.index()];
+        match &self.exact {
+            Some(exact) if !exact.edges_arrive => plan.body,
+            _ => plan.record,
+        }
+    }
+
+    /// Where to jump to take an edge to the block: to its code, which is written later, or straight to the block.
+    pub fn label_of_edge(&mut self, edge: EdgeId, to: BlockId) -> Label {
+        if self.plan_of_probes().edge(edge) == exact::Code::Nothing {
+            return self.label_of(to);
+        }
+        let label = self.chunk.asm.new_label();
+        self.edge_codes.push((label, edge));
+        label
+    }
+
+    fn write_edge_codes(&mut self) {
+        for (label, edge) in std::mem::take(&mut self.edge_codes) {
+            self.chunk.asm.bind(label);
+            if let Some(to) = self.flow.cfg.graph.edge(edge).to {
+                self.write_edge_code(edge, to);
+                let label = self.label_of(to);
+                self.chunk.asm.jump_to(label);
+            }
+        }
+    }
+
+    /// Writes what is to be done on an edge to a block.
+    pub fn write_edge_code(&mut self, edge: EdgeId, to: BlockId) {
+        let code = self.plan_of_probes().edge(edge);
+        let original = self.original(self.flow.cfg.block(to).range.start);
+        code.write(self.chunk, original, self.needed_at(to));
+    }
+
+    /// What is needed at the start of a block; in a module that passes flags in ways that do not show, those that the block does not overwrite.
+    fn needed_at(&self, block: BlockId) -> LiveSet {
+        let kept = if self.module.passes_flags_unseen { self.flags_kept_by(block) } else { LiveSet::NONE };
+        self.flow.liveness.live_in(block) | kept
+    }
+
+    /// What is needed where control leaves the function at the end of a block.
+    pub fn needed_behind(&self, block: BlockId) -> LiveSet {
+        let kept = if self.module.passes_flags_unseen { LiveSet::ALL_FLAGS } else { LiveSet::NONE };
+        self.flow.liveness.live_out(&self.flow.cfg, block) | kept
+    }
+
+    /// Writes the code for arrivals at a block if it can be before it. If control over known edges does not pass it, only the first block of
+    /// the function can have it there.
+    fn write_arrival_before(&mut self, id: BlockId) {
+        let is_first = self.arrivals.is_empty() && self.chunk.exits.is_empty() && id.index() == 0;
+        if self.plan_of_probes().edges_arrive || is_first {
+            let position = self.write_arrival_code(id);
+            self.record = Some(position);
+        } else {
+            self.arrivals.push((id, self.chunk.stretches.len()));
+            self.record = Some(self.chunk.position());
+        }
+    }
+
+    /// Returns where control arrives that knows the address only.
+    fn write_arrival_code(&mut self, id: BlockId) -> u32 {
+        let block = self.original(self.flow.cfg.block(id).range.start);
+        let live = self.needed_at(id);
+        if self.module.options.probe == Probe::Exact(Counting::Paths) {
+            self.write_table_entry(id, block, live);
+        }
+        self.chunk.asm.bind(self.plans[id.index()].record);
+        let position = self.chunk.position();
+        self.plan_of_probes().arrival(id).write(self.chunk, block, live);
+        position
+    }
+
+    /// Where jumps through tables arrive: a jump to what they do, or to what comes next.
+    fn write_table_entry(&mut self, id: BlockId, block: Original, live: LiveSet) {
+        let to = match self.plan_of_probes().table_arrival(id) {
+            Some(_) => self.chunk.asm.new_label(),
+            None => self.plans[id.index()].record,
+        };
+        if let Some(code) = self.plan_of_probes().table_arrival(id) {
+            self.chunk.asm.bind(to);
+            code.write(self.chunk, block, live);
+            let body = self.plans[id.index()].body;
+            self.chunk.begin_clean_probe(block);
+            self.chunk.asm.jump_to(body);
+        }
+        self.chunk.begin_clean_probe(block);
+        self.chunk.asm.jump_to(to);
+    }
+
+    fn write_arrivals(&mut self) {
+        for (id, stretch) in std::mem::take(&mut self.arrivals) {
+            let position = self.write_arrival_code(id);
+            if let Some(stretch) = self.chunk.stretches.get_mut(stretch) {
+                stretch.record = position;
+            }
+            let body = self.plans[id.index()].body;
+            let block = self.original(self.flow.cfg.block(id).range.start);
+            self.chunk.begin_clean_probe(block);
+            self.chunk.asm.jump_to(body);
+        }
     }
 }

@@ -22,6 +22,7 @@
 //! | `function` | one function: probes, bodies |
 //! | `transfers` | the ends of blocks |
 //! | `probe`, `system_call`, `exits`, `stubs` | code that the original does not have |
+//! | `exact` | the same for copies that are never left |
 //! | `link` | the module, from the functions |
 //! | `place`, `codec` | the module at an address, or in a file |
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ mod classify;
 mod codec;
 mod copy;
 mod error;
+mod exact;
 mod exits;
 mod function;
 mod link;
@@ -48,6 +50,7 @@ mod verify;
 
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
+pub use exact::{Cell, CellKind, Counting};
 pub use link::translate;
 pub use place::Position;
 pub use statistics::{SkipReason, Skipped, Statistics};
@@ -71,6 +74,16 @@ pub enum Probe {
     Trace,
     /// Only count down the checks of the burst: the cost of running in a copy, apart from that of recording.
     None,
+    /// Count, in copies that are never left.
+    Exact(Counting),
+}
+
+impl Probe {
+    /// Whether copies are never left.
+    #[must_use]
+    pub fn stays(self) -> bool {
+        matches!(self, Probe::Exact(_))
+    }
 }
 
 /// The address that offsets in a copy are relative to: the lowest address of the image, rounded down to a page.

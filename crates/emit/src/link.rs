@@ -10,6 +10,7 @@ use wire::recovery::{Run, kind};
 
 use crate::chunk::{Chunk, Destination, Original, Stretch};
 use crate::copy::ModuleCopy;
+use crate::exact::{Cell, CellKind};
 use crate::module::{Module, REACH};
 use crate::statistics::{SkipReason, Skipped, Statistics};
 use crate::stubs::{self, Stubs};
@@ -28,7 +29,7 @@ pub fn translate(image: &Image<'_>, flow: &ModuleFlow, options: Options, executo
     let ranges = chunk_ranges(&flow.functions);
     let chunks = executor.map(&ranges, |range| write_chunk(&module, range.clone()));
     let mut first = Chunk::default();
-    let stubs = stubs::write(&mut first, options.cluster);
+    let stubs = stubs::write(&mut first, options);
     first.align(ALIGNMENT as u32);
 
     let n_literals: usize = chunks.iter().map(n_literals).sum();
@@ -96,6 +97,9 @@ fn empty(module: &Module<'_, '_>) -> ModuleCopy {
         runs: Vec::new(),
         stretches: Vec::new(),
         lengths: Vec::new(),
+        cells: Vec::new(),
+        cell_uses: Vec::new(),
+        keys: Vec::new(),
         statistics: Statistics::default(),
     }
 }
@@ -128,6 +132,15 @@ struct Linker {
     stubs: Stubs,
     literals: Vec<Original>,
     total_len: usize,
+    n_cells: u32,
+    n_keys: u32,
+}
+
+/// Adds to the value at a place in the code.
+fn add_to_field(code: &mut [u8], place: u32, amount: u32) {
+    let field = &mut code[place as usize..place as usize + 4];
+    let value = field.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
+    field.copy_from_slice(&value.wrapping_add(amount).to_le_bytes());
 }
 
 impl Linker {
@@ -137,7 +150,7 @@ impl Linker {
         copy.code.reserve_exact(total_len - copy.code.len());
         copy.runs = first.runs;
         copy.literals = literals;
-        Linker { copy, stubs, literals: Vec::new(), total_len }
+        Linker { copy, stubs, literals: Vec::new(), total_len, n_cells: 0, n_keys: 0 }
     }
 
     /// Makes room for what the chunks have: the tables are too large to be moved as they grow.
@@ -153,6 +166,12 @@ impl Linker {
 
     fn append(&mut self, mut chunk: Chunk, leaders: &Leaders) {
         let start = self.copy.code.len() as u32;
+        for &place in &chunk.cells {
+            add_to_field(&mut chunk.asm.code, place, self.n_cells * 8);
+        }
+        for &place in &chunk.keys {
+            add_to_field(&mut chunk.asm.code, place, self.n_keys);
+        }
         for external in &chunk.externals {
             let target = match external.to {
                 Destination::Stub(stub) => self.stubs.at(stub),
@@ -167,9 +186,7 @@ impl Linker {
             chunk.asm.set_displacement(external.hole, target.wrapping_sub(start));
         }
         for &place in &chunk.addresses {
-            let field = &mut chunk.asm.code[place as usize..place as usize + 4];
-            let relative = field.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
-            field.copy_from_slice(&relative.wrapping_sub(start).to_le_bytes());
+            add_to_field(&mut chunk.asm.code, place, start.wrapping_neg());
         }
         let copy = &mut self.copy;
         copy.code.append(&mut chunk.asm.code);
@@ -182,6 +199,14 @@ impl Linker {
             ..*stretch
         }));
         copy.lengths.append(&mut chunk.lengths);
+        copy.cells.extend(chunk.cells.iter().map(|place| place + start));
+        copy.keys.extend(chunk.keys.iter().map(|place| place + start));
+        copy.cell_uses.extend(chunk.cell_uses.iter().map(|&cell| match cell.kind {
+            CellKind::HashedPaths => Cell { to: cell.to + self.n_keys, ..cell },
+            _ => cell,
+        }));
+        self.n_cells += chunk.n_cells;
+        self.n_keys += chunk.n_keys;
         copy.statistics += &chunk.statistics;
     }
 

@@ -5,6 +5,7 @@
 
 use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
+use flow::liveness::LiveSet;
 use flow::{FunctionFlow, ModuleFlow, Transfer};
 use image::{Image, Svma, SvmaRange};
 use rustc_hash::FxHashSet;
@@ -27,6 +28,8 @@ pub(crate) struct Module<'a, 'data> {
     shares: Vec<bool>,
     /// Addresses that are called, or that another function jumps to.
     reached: FxHashSet<Svma>,
+    /// Whether flags may be alive where control arrives by a computed address.
+    pub passes_flags_unseen: bool,
 }
 
 /// Copies reach this far from the image base, in original addresses and in bytes of copy. Any two distances of this kind differ by
@@ -48,7 +51,17 @@ impl<'a, 'data> Module<'a, 'data> {
             flow.functions.iter().map(|function| skip_reason(image, base, &sequences, function)).collect();
         let len = image.segments().last().map_or(0, |segment| segment.range.end - base);
         let shares = sharing(&flow.functions);
-        let mut module = Module { image, flow, options, base, len, skips, shares, reached: FxHashSet::default() };
+        let mut module = Module {
+            image,
+            flow,
+            options,
+            base,
+            len,
+            skips,
+            shares,
+            reached: FxHashSet::default(),
+            passes_flags_unseen: flow.functions.iter().any(expects_flags),
+        };
         module.reached = module.copied().flat_map(|id| module.reached_by(id)).collect();
         module
     }
@@ -119,10 +132,24 @@ impl<'a, 'data> Module<'a, 'data> {
         Original((at - self.base) as u32)
     }
 
-    /// The same for any address that an instruction names, which may also be a little before the image.
+    /// The same for any address that an instruction names, which may also be a little before the image or behind it.
     pub fn distance(&self, at: Svma) -> Option<i64> {
-        self.is_in_reach(at.offset(SLACK)).then_some((at - self.base) as i64)
+        let from_slack = at.offset(SLACK) - self.base;
+        (from_slack < REACH.min(self.len.saturating_add(2 * SLACK))).then_some((at - self.base) as i64)
     }
+}
+
+/// Whether a function expects flags where control arrives in a way that the analysis of flag conventions does not see: by a computed
+/// address, or from a computed call.
+fn expects_flags(function: &FunctionFlow) -> bool {
+    let cfg = &function.cfg;
+    let has_flags = |block: BlockId| !(function.liveness.live_in(block) & LiveSet::ARITHMETIC_FLAGS).is_empty();
+    let returns = cfg.graph.edges().iter().filter_map(|edge| {
+        let is_computed = cfg.block(edge.from).transfer == Transfer::IndirectCall;
+        edge.to.filter(|_| is_computed)
+    });
+    let unreached = cfg.graph.blocks().filter(|&block| cfg.graph.in_edges(block).is_empty());
+    cfg.graph.entries().iter().copied().chain(returns).chain(unreached).any(has_flags)
 }
 
 /// First addresses of sequences that the kernel restarts.

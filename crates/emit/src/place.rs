@@ -14,6 +14,10 @@ pub struct Position {
     pub copy: u64,
     /// First address of the module's cluster.
     pub cluster_lo: u64,
+    /// The number of its first counter ([`wire::exact::CELLS`]).
+    pub first_cell: u32,
+    /// The number of its first function that counts in the path table, not 0.
+    pub first_key: u32,
 }
 
 impl ModuleCopy {
@@ -38,6 +42,12 @@ impl ModuleCopy {
             let offset = u64::from(record & ADDRESS_MASK).wrapping_add(from_lo);
             let address = u32::try_from(offset).ok().filter(|address| address & !ADDRESS_MASK == 0);
             *field = (record & !ADDRESS_MASK | address.ok_or(Error::OutsideCluster)?).to_le_bytes();
+        }
+        for (places, amount) in [(&self.cells, at.first_cell.wrapping_mul(8)), (&self.keys, at.first_key)] {
+            for &place in places {
+                let field = dword(&mut code, place)?;
+                *field = u32::from_le_bytes(*field).wrapping_add(amount).to_le_bytes();
+            }
         }
         let literals = code.get_mut(self.literals as usize..).ok_or(Error::Inconsistent)?;
         for literal in literals.as_chunks_mut::<8>().0 {

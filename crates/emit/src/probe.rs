@@ -55,7 +55,7 @@ pub(crate) enum Depth {
 const PREFERENCE: [u8; 15] = [0, 1, 2, 6, 7, 3, 8, 9, 10, 11, 14, 15, 5, 12, 13];
 
 /// Ends of the three saves of the template for live flags: two stores of 9 bytes; `lahf`, `seto al` and a store.
-const FLAGS_SAVE_END: [u8; 4] = [9, 18, 18 + 1 + 3 + 9, 0];
+pub(crate) const FLAGS_SAVE_END: [u8; 4] = [9, 18, 18 + 1 + 3 + 9, 0];
 
 /// A block's start, as a probe sees it.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +97,13 @@ pub(crate) fn write(chunk: &mut Chunk, site: &Site, depth: Depth) {
     }
 }
 
-fn dead_register(live: LiveSet) -> Option<Gpr> {
-    PREFERENCE.into_iter().find(|&number| !live.has_register(number)).map(Gpr)
+pub(crate) fn dead_register(live: LiveSet) -> Option<Gpr> {
+    dead_registers(live).next()
+}
+
+/// Registers that nobody needs, the best first.
+pub(crate) fn dead_registers(live: LiveSet) -> impl Iterator<Item = Gpr> {
+    PREFERENCE.into_iter().filter(move |&number| !live.has_register(number)).map(Gpr)
 }
 
 fn write_record(chunk: &mut Chunk, site: &Site, register: Gpr) {

@@ -33,7 +33,8 @@ use wire::thread::{offset, thread_state};
 
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Chunk, Original};
-use crate::probe;
+use crate::exact::{self, Counting};
+use crate::{Options, Probe, probe};
 
 /// Code that all functions of a module share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,10 @@ pub(crate) enum Stub {
     Full,
     /// The target is not in the module's own cluster.
     Other,
+    /// The target is to be looked up, and flags are dead; only in copies that are never left.
+    LookUp,
+    /// A path is to be counted in the path table; only in copies that are never left.
+    CountPath,
 }
 
 /// Where the stubs are in the copy.
@@ -55,6 +60,8 @@ pub(crate) struct Stubs {
     miss: u32,
     full: u32,
     other: u32,
+    look_up: u32,
+    count_path: u32,
 }
 
 impl Stubs {
@@ -64,16 +71,19 @@ impl Stubs {
             Stub::Miss => self.miss,
             Stub::Full => self.full,
             Stub::Other => self.other,
+            Stub::LookUp => self.look_up,
+            Stub::CountPath => self.count_path,
         }
     }
 }
 
 /// Writes the stubs of a module in `cluster`, at the start of an empty chunk.
-pub(crate) fn write(chunk: &mut Chunk, cluster: usize) -> Stubs {
+pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
+    let Options { cluster, probe } = options;
     let exit = chunk.position();
-    let leave = write_exit(chunk);
+    let leave = if probe.stays() { write_exit_to_gate(chunk) } else { write_exit(chunk) };
     let miss = write_departure(chunk, EndReason::NoCopy, leave);
-    let full = write_departure(chunk, EndReason::BufferFull, leave);
+    let full = if probe.stays() { miss } else { write_departure(chunk, EndReason::BufferFull, leave) };
     let outside = write_departure(chunk, EndReason::Outside, leave);
     let other = chunk.position();
     chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
@@ -86,25 +96,59 @@ pub(crate) fn write(chunk: &mut Chunk, cluster: usize) -> Stubs {
     }
     let hole = chunk.asm.jump();
     chunk.asm.set_displacement(hole, outside);
-    Stubs { exit, miss, full, other }
+    let look_up = chunk.position();
+    if probe.stays() {
+        write_look_up_everywhere(chunk, miss, outside);
+    }
+    let count_path = chunk.position();
+    if probe == Probe::Exact(Counting::Paths) {
+        exact::code::write_count_stub(chunk);
+    }
+    Stubs { exit, miss, full, other, look_up, count_path }
+}
+
+/// Goes to the twin of the target in whatever cluster; flags are dead, and what `saved_flags` holds is as good as any.
+fn write_look_up_everywhere(chunk: &mut Chunk, miss: u32, outside: u32) {
+    chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
+    for each in 0..N_CLUSTERS {
+        chunk.asm.load(Gpr::RAX, offset::TARGET);
+        let [not_here, unknown] = write_look_up(chunk, each);
+        chunk.asm.set_displacement(unknown, miss);
+        let next = chunk.position();
+        chunk.asm.set_displacement(not_here, next);
+    }
+    let hole = chunk.asm.jump();
+    chunk.asm.set_displacement(hole, outside);
 }
 
 /// Goes to the twin of the target, which is in `rax`, if it is in `cluster`. Everything is saved that changes, and restored at the end.
 /// Returns the displacements of the jumps that are taken if it is not in the cluster, and if it starts no block with a copy.
 pub(crate) fn write_look_up(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
+    let holes = write_find_twin(chunk, cluster);
+    let asm = &mut chunk.asm;
+    asm.store(offset::TWIN, Gpr::RAX);
+    probe::restore_all(asm);
+    asm.jump_through(offset::TWIN);
+    holes
+}
+
+/// Turns the target, which is in `rax`, into its twin; changes `rcx` and flags. Returns as [`write_look_up`] does.
+pub(crate) fn write_find_twin(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
+    write_find_twin_with(chunk, cluster, Gpr::RCX)
+}
+
+/// The same with another register in place of `rcx`.
+pub(crate) fn write_find_twin_with(chunk: &mut Chunk, cluster: usize, scratch: Gpr) -> [u32; 2] {
     let asm = &mut chunk.asm;
     let field = |at: usize| offset::cluster(cluster) + at as u32;
     asm.subtract(Gpr::RAX, field(std::mem::offset_of!(Cluster, lo)));
     asm.compare(Gpr::RAX, field(std::mem::offset_of!(Cluster, span)));
     let not_here = asm.jump_if(Condition::AE);
-    asm.load(Gpr::RCX, field(std::mem::offset_of!(Cluster, map)));
-    asm.bytes(&[0x8b, 0x04, 0x81]); // mov eax, [rcx + rax * 4]
+    asm.load(scratch, field(std::mem::offset_of!(Cluster, map)));
+    asm.load_map_entry(scratch);
     asm.bytes(&[0x85, 0xc0]); // test eax, eax
     let unknown = asm.jump_if(Condition::NS);
     asm.add(Gpr::RAX, field(std::mem::offset_of!(Cluster, leader_base)));
-    asm.store(offset::TWIN, Gpr::RAX);
-    probe::restore_all(asm);
-    asm.jump_through(offset::TWIN);
     [not_here, unknown]
 }
 
@@ -121,6 +165,16 @@ fn write_exit(chunk: &mut Chunk) -> u32 {
     asm.load(Gpr::RAX, offset::SAVED_RAX);
     asm.store_constant(offset::STATE, thread_state::ENDED);
     asm.jump_through(offset::TARGET);
+    leave
+}
+
+/// The same in a copy that is never left: to the gate.
+fn write_exit_to_gate(chunk: &mut Chunk) -> u32 {
+    chunk.begin_run(kind::EXIT, Original(0), saves::RAX, [9, 0, 0, 0]);
+    chunk.asm.store(offset::TARGET, Gpr::RAX);
+    let leave = chunk.position();
+    chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+    chunk.asm.jump_through(offset::GATE);
     leave
 }
 

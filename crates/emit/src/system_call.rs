@@ -51,6 +51,15 @@ pub(crate) fn write(chunk: &mut Chunk, at: Original, next: Original) {
     write_end(chunk, next);
 }
 
+/// The same in a copy that is never left, where nothing is stamped and modules are unloaded only when the agent has been asked.
+pub(crate) fn write_without_stamps(chunk: &mut Chunk, at: Original, next: Original) {
+    write_decision(chunk, at);
+    chunk.begin_run(kind::SYSTEM_CALL, at, 0, [0; 4]);
+    chunk.asm.bytes(&SYSCALL);
+    chunk.begin_run(kind::AFTER_SYSTEM_CALL, next, 0, [0; 4]);
+    chunk.load_original(Gpr::RCX, next);
+}
+
 /// Leaves if this is a system call that copies must not make.
 fn write_decision(chunk: &mut Chunk, at: Original) {
     chunk.asm.bytes(&[0x0f, 0xb7, 0xc8]); // movzx ecx, ax

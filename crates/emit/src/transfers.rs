@@ -32,7 +32,9 @@
 //! Calling conventions say that no flag is alive here. Hand-written code need not know them, and saving flags is cheap beside the look-up.
 
 use flow::Transfer;
-use flow::graph::BlockId;
+use flow::cfg::EdgeKind;
+use flow::graph::{BlockId, EdgeId};
+use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
 use wire::recovery::{kind, saves};
@@ -42,6 +44,7 @@ use wire::thread::offset;
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Destination, ExitState, Original};
 use crate::classify::{self, Branch};
+use crate::exact::Code;
 use crate::function::{Function, SecondProbe};
 use crate::operand;
 use crate::probe;
@@ -58,6 +61,8 @@ enum Way {
     Leader(Svma),
     /// Out of the copy, to this address.
     Leave(Svma),
+    /// Out of the copy, at the jump itself, which is here.
+    LeaveBefore(Svma),
 }
 
 /// Ends of the stores of target and `rcx`, and of saving flags.
@@ -65,7 +70,7 @@ const ARRIVAL_SAVE_END: [u8; 4] = [9, 18, 31, 0];
 
 /// What an indirect transfer does to the stack.
 #[derive(Clone, Copy, Debug)]
-enum StackChange {
+pub(crate) enum StackChange {
     /// A call pushes this address.
     Push(Svma),
     /// A return drops this many bytes.
@@ -77,25 +82,34 @@ impl Function<'_, '_> {
     /// Writes what replaces the block's last instruction, which is `insn`.
     pub fn write_transfer(&mut self, block: BlockId, insn: &Instruction, bytes: &[u8]) {
         let next = Svma(insn.next_ip());
-        match self.flow.cfg.block(block).transfer {
+        let transfer = self.flow.cfg.block(block).transfer;
+        // Jumps that do not come back do what is to be done on their own edges.
+        if self.stays() && (transfer.is_call() || transfer == Transfer::Trap) {
+            self.write_end_at_trap(block, insn);
+        }
+        match transfer {
             Transfer::Jump(target) if classify::is_plain_jump(insn) => self.go_on(block, target),
             Transfer::Branch(target) => match classify::branch(insn) {
                 Some(Branch::Flags(condition)) => {
-                    self.branch(block, condition, target);
+                    self.branch(block, condition, target, EdgeKind::Taken);
                     self.go_on(block, next);
                 }
                 Some(Branch::Counter) if self.module.is_in_reach(target) => self.count(block, bytes, target, next),
                 Some(Branch::Counter) | None => self.leave_at(insn, EndReason::Instruction),
             },
+            Transfer::Call(target) if classify::is_plain_call(insn) && self.stays() => {
+                self.call_and_stay(block, insn, target);
+            }
             Transfer::Call(target) if classify::is_plain_call(insn) => self.call(insn, target),
             Transfer::Return => match classify::returned_bytes(insn) {
+                Some(n_bytes) if self.stays() => self.return_and_stay(block, insn, n_bytes),
                 Some(n_bytes) => {
                     self.indirect(insn, &[0x48, 0x8b, 0x04, 0x24], None, StackChange::Drop(n_bytes));
                 }
                 None => self.leave_at(insn, EndReason::Instruction),
             },
-            Transfer::IndirectJump => self.indirect_operand(insn, bytes, StackChange::None),
-            Transfer::IndirectCall => self.indirect_operand(insn, bytes, StackChange::Push(next)),
+            Transfer::IndirectJump => self.indirect_operand(block, insn, bytes, StackChange::None),
+            Transfer::IndirectCall => self.indirect_operand(block, insn, bytes, StackChange::Push(next)),
             _ => self.leave_at(insn, EndReason::Instruction),
         }
     }
@@ -103,11 +117,59 @@ impl Function<'_, '_> {
     /// Control goes on to `target`, by a jump unless it is what comes next.
     pub fn go_on(&mut self, block: BlockId, target: Svma) {
         let way = self.way(block, target);
+        if self.stays() {
+            return self.go_on_and_stay(block, target, way);
+        }
         if !self.runs_into(block, way) {
             self.begin_way(target);
             let hole = self.chunk.asm.jump();
             self.set_way(hole, way);
         }
+    }
+
+    fn stays(&self) -> bool {
+        self.module.options.probe.stays()
+    }
+
+    /// The same, in a copy that is never left.
+    fn go_on_and_stay(&mut self, block: BlockId, target: Svma, way: Way) {
+        let edge = self.edge_to(block, target, EdgeKind::FallThrough);
+        if let Way::Block(to) | Way::Back(to) = way {
+            if let Some(edge) = edge {
+                self.write_edge_code(edge, to);
+            }
+            if to == BlockId(block.0 + 1) {
+                return;
+            }
+            self.begin_way(target);
+            let label = self.label_of(to);
+            return self.chunk.asm.jump_to(label);
+        }
+        if let Some(edge) = edge {
+            let live = self.needed_behind(block);
+            let (at, live) = if self.module.is_in_reach(target) {
+                (target, live)
+            } else {
+                // The original will make the jump, and may need flags to decide.
+                (self.flow.cfg.block(block).last(), live | LiveSet::ALL_FLAGS)
+            };
+            let code = self.plan_of_probes().edge(edge);
+            code.write(self.chunk, self.original(at), live);
+        }
+        self.begin_way(target);
+        let hole = self.chunk.asm.jump();
+        self.set_way(hole, way);
+    }
+
+    /// The edge from a block to an address; if there are several, the one of this kind.
+    fn edge_to(&self, block: BlockId, target: Svma, kind: EdgeKind) -> Option<EdgeId> {
+        let cfg = &self.flow.cfg;
+        let leads_there = |&edge: &EdgeId| match cfg.graph.edge(edge).to {
+            Some(to) => cfg.block(to).range.start == target,
+            None => cfg.edge_facts(edge).target == Some(target),
+        };
+        let edges = || cfg.graph.out_range(block).map(EdgeId).filter(leads_there);
+        edges().find(|&edge| cfg.edge_facts(edge).kind == kind).or_else(|| edges().next())
     }
 
     /// Whether what comes after the block is where control goes; a second probe can be put there.
@@ -146,7 +208,7 @@ impl Function<'_, '_> {
             Way::Leave(target)
         } else {
             // A jump changes nothing: the original can just as well make it.
-            Way::Leave(cfg.block(block).last())
+            Way::LeaveBefore(cfg.block(block).last())
         }
     }
 
@@ -169,25 +231,60 @@ impl Function<'_, '_> {
                 let label = self.chunk.exit(target, EndReason::NoCopy, ExitState::Clean);
                 self.chunk.asm.use_label(hole, label);
             }
+            Way::LeaveBefore(jump) => {
+                let jump = self.original(jump);
+                let label = self.chunk.exit(jump, EndReason::Instruction, ExitState::Clean);
+                self.chunk.asm.use_label(hole, label);
+            }
         }
     }
 
-    fn branch(&mut self, block: BlockId, condition: Condition, target: Svma) {
+    fn branch(&mut self, block: BlockId, condition: Condition, target: Svma, kind: EdgeKind) {
         let way = self.way(block, target);
         let hole = self.chunk.asm.jump_if(condition);
-        self.set_way(hole, way);
+        if self.stays() {
+            self.set_way_of_edge(block, hole, target, way, kind);
+        } else {
+            self.set_way(hole, way);
+        }
+    }
+
+    /// Makes the displacement at `hole` lead over the edge to `target`.
+    fn set_way_of_edge(&mut self, block: BlockId, hole: u32, target: Svma, way: Way, kind: EdgeKind) {
+        let edge = self.edge_to(block, target, kind);
+        match (way, edge) {
+            (Way::Block(to) | Way::Back(to), Some(edge)) => {
+                let label = self.label_of_edge(edge, to);
+                self.chunk.asm.use_label(hole, label);
+            }
+            (Way::Block(to) | Way::Back(to), None) => {
+                let label = self.label_of(to);
+                self.chunk.asm.use_label(hole, label);
+            }
+            (_, Some(edge)) if self.plan_of_probes().edge(edge) != Code::Nothing => {
+                let label = self.chunk.asm.new_label();
+                self.chunk.asm.use_label(hole, label);
+                self.exit_codes.push((label, block, target));
+            }
+            _ => self.set_way(hole, way),
+        }
     }
 
     /// A branch that has no long form jumps over a jump.
-    fn count(&mut self, block: BlockId, bytes: &[u8], target: Svma, next: Svma) {
+    fn count(&mut self, block: BlockId, bytes: &[u8], taken: Svma, next: Svma) {
         let Some((_, opcode)) = bytes.split_last() else { return };
         self.chunk.asm.bytes(opcode);
         self.chunk.asm.bytes(&[5]);
-        for target in [next, target] {
+        for target in [next, taken] {
             self.begin_way(target);
             let way = self.way(block, target);
             let hole = self.chunk.asm.jump();
-            self.set_way(hole, way);
+            if self.stays() {
+                let kind = if target == next { EdgeKind::FallThrough } else { EdgeKind::Taken };
+                self.set_way_of_edge(block, hole, target, way, kind);
+            } else {
+                self.set_way(hole, way);
+            }
         }
     }
 
@@ -203,12 +300,12 @@ impl Function<'_, '_> {
         self.chunk.refer(hole, Destination::Leader(target));
     }
 
-    fn leave_at(&mut self, insn: &Instruction, reason: EndReason) {
+    pub fn leave_at(&mut self, insn: &Instruction, reason: EndReason) {
         let at = self.original(Svma(insn.ip()));
         self.chunk.leave(at, reason);
     }
 
-    fn indirect_operand(&mut self, insn: &Instruction, bytes: &[u8], stack: StackChange) {
+    fn indirect_operand(&mut self, block: BlockId, insn: &Instruction, bytes: &[u8], stack: StackChange) {
         let load = Some(bytes).filter(|_| classify::is_plain_indirect(insn)).and_then(operand::load);
         let Some(load) = load else { return self.leave_at(insn, EndReason::Instruction) };
         let address = match load.displacement_at {
@@ -218,7 +315,11 @@ impl Function<'_, '_> {
             },
             None => None,
         };
-        self.indirect(insn, load.bytes(), address, stack);
+        if self.stays() {
+            self.go_and_stay(block, insn, load.bytes(), address, stack);
+        } else {
+            self.indirect(insn, load.bytes(), address, stack);
+        }
     }
 
     /// `load` is an instruction that loads the target into `rax`; `address` says where in it a displacement is, and where it leads.
@@ -240,6 +341,15 @@ impl Function<'_, '_> {
             StackChange::None => {}
         }
         self.write_arrival(!matches!(stack, StackChange::Push(_)));
+    }
+
+    /// Behind the function: the ends of conditional jumps that leave it and have something to do.
+    pub fn write_exit_codes(&mut self) {
+        for (label, block, target) in std::mem::take(&mut self.exit_codes) {
+            self.chunk.asm.bind(label);
+            let way = self.way(block, target);
+            self.go_on_and_stay(block, target, way);
+        }
     }
 
     fn write_arrival(&mut self, looks_at_limit: bool) {

@@ -19,9 +19,15 @@
 
 // The test gives LO, SPAN, COPY_AT, MAP_AT, and offsets in the thread's header.
 #define HARNESS __attribute__((section("harness"), noinline))
+#define STRING_OF(x) #x
+#define STRING(x) STRING_OF(x)
 #define WORK __attribute__((noinline, noclone))
 
+#ifdef AREA_AT
+#define header ((unsigned char *)AREA_AT)
+#else
 static unsigned char header[4096] __attribute__((aligned(4096)));
+#endif
 static uint32_t records[1 << 20];
 static unsigned char leaving[65536];
 static uint32_t pending;
@@ -87,6 +93,21 @@ WORK static long interpret(long n) { // a jump table in a loop
         }
     }
     return a;
+}
+
+WORK static long threaded(long n) { // many jumps through one table
+    static const void *const labels[] = {&&add, &&twist, &&less, &&more, &&end};
+    static const unsigned char program[] = {0, 1, 3, 0, 2, 1, 1, 0, 3, 2, 0, 4};
+    const unsigned char *pc = program;
+    long a = n, b = 3;
+#define NEXT goto *labels[*pc++]
+    NEXT;
+add: a += b; if (a & 1) b++; NEXT;
+twist: b ^= a << 3; NEXT;
+less: if (a < b) a -= 5; else b -= 7; NEXT;
+more: a = a * 3 + 1; NEXT;
+end: if (--n > 0) { pc = program; NEXT; }
+    return a ^ b;
 }
 
 WORK static long fibonacci(long n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
@@ -237,8 +258,26 @@ HARNESS static long in_copy_for(long (*function)(long), long argument, uint32_t 
     return result;
 }
 
+#ifdef AREA_AT
+// Goes back to the original for good.
+void gate(void);
+asm(".pushsection harness,\"ax\",@progbits\ngate: jmp *%gs:" STRING(TARGET_NUMBER) "\n.popsection\n");
+
+// Counts the instructions that the original executes, by single-stepping.
+static uint32_t hits[SPAN];
+HARNESS static void on_native_step(int signal, siginfo_t *info, void *context) {
+    uint64_t at = (uint64_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] - LO;
+    if (at < SPAN) hits[at]++;
+}
+#endif
+
 HARNESS static void set_up(char **arguments) {
     size_t len;
+#ifdef AREA_AT
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+    if (mmap(header, AREA_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0) != header) exit(14);
+    FIELD(uint64_t, GATE) = (uintptr_t)gate;
+#endif
     load(arguments[1], &copy_len, (void *)COPY_AT, PROT_READ | PROT_EXEC);
     runs = load(arguments[3], &len, 0, PROT_READ);
     n_runs = len / sizeof *runs;
@@ -260,12 +299,67 @@ HARNESS static void set_up(char **arguments) {
     if (syscall(SYS_arch_prctl, 0x1001, header)) exit(12); // ARCH_SET_GS
 }
 
+static const struct { const char *name; long (*function)(long); long argument, small_argument; } work[] = {
+    {"sum", sum, 1000, 3}, {"wide", wide, 500, 3}, {"carry_chain", carry_chain, 12, 12}, {"counted", counted, 50, 3},
+    {"interpret", interpret, 40, 1}, {"threaded", threaded, 40, 3}, {"fibonacci", fibonacci, 15, 4}, {"sorted", sorted, 200, 4}, {"jumps", jumps, 20, 2},
+    {"system_calls", system_calls, 5, 2}, {"drops", drops, 21, 21}, {"own_address", own_address, 3, 3}, {"text", text, 30, 1},
+};
+
+// Sends every function back to the original after 1, 2, 3... steps in the copy.
+HARNESS static int recover_after_any_step(long max_steps) {
+    struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+    if (sigaction(SIGTRAP, &action, 0)) return 13;
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
+        long expected = work[i].function(work[i].small_argument), n_steps = 1;
+        for (steps = steps_to_go = 0; steps == steps_to_go && n_steps <= max_steps; n_steps++) {
+            long result = in_copy_for(work[i].function, work[i].small_argument, 12, n_steps);
+            if (result != expected) {
+                printf("%s: DIFFERENT after %ld steps\n", work[i].name, n_steps);
+                return 1;
+            }
+        }
+        if (max_steps) printf("%s: same after any of %ld steps\n", work[i].name, steps);
+    }
+    return 0;
+}
+
+#ifdef AREA_AT
+// Every function once in the original, step by step, and once in the copy; then what both have counted.
 HARNESS int main(int n_arguments, char **arguments) {
-    static const struct { const char *name; long (*function)(long); long argument, small_argument; } work[] = {
-        {"sum", sum, 1000, 3}, {"wide", wide, 500, 3}, {"carry_chain", carry_chain, 12, 12}, {"counted", counted, 50, 3},
-        {"interpret", interpret, 40, 1}, {"fibonacci", fibonacci, 15, 4}, {"sorted", sorted, 200, 4}, {"jumps", jumps, 20, 2},
-        {"system_calls", system_calls, 5, 2}, {"drops", drops, 21, 21}, {"own_address", own_address, 3, 3}, {"text", text, 30, 1},
-    };
+    if (n_arguments < 6) return 9;
+    set_up(arguments);
+    struct sigaction action = {.sa_sigaction = on_native_step, .sa_flags = SA_SIGINFO};
+    if (sigaction(SIGTRAP, &action, 0)) return 13;
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
+        long argument = work[i].small_argument, warm = work[i].function(argument);
+        asm volatile("pushf\n orl $0x100, (%rsp)\n popf");
+        long expected = work[i].function(argument);
+        asm volatile("pushf\n andl $~0x100, (%rsp)\n popf");
+        long result = in_copy(work[i].function, argument, 0);
+        if (result != expected || result != warm) {
+            printf("%s: DIFFERENT\n", work[i].name);
+            return 1;
+        }
+    }
+    printf("same\n");
+    FILE *file = fopen(arguments[4], "wb");
+    if (!file) return 15;
+    for (uint32_t at = 0; at < SPAN; at++) {
+        uint32_t pair[2] = {at, hits[at]};
+        if (hits[at] && fwrite(pair, sizeof pair, 1, file) != 1) return 16;
+    }
+    fclose(file);
+    file = fopen(arguments[5], "wb");
+    if (!file || fwrite(header + CELLS, 8, N_CELLS, file) != N_CELLS || fclose(file)) return 17;
+    // Keys and counts of the path table.
+    file = fopen(arguments[6], "wb");
+    for (uint64_t *entry = (uint64_t *)(header + PATHS), *end = entry + 2 * N_PATH_ENTRIES; entry < end; entry += 2)
+        if (entry[0] && fwrite(entry, 8, 2, file) != 2) return 18;
+    if (fclose(file)) return 19;
+    return recover_after_any_step(n_arguments > 7 ? atol(arguments[7]) : 0);
+}
+#else
+HARNESS int main(int n_arguments, char **arguments) {
     if (n_arguments < 5) return 9;
     long max_steps = n_arguments > 5 ? atol(arguments[5]) : 0;
     set_up(arguments);
@@ -282,18 +376,9 @@ HARNESS int main(int n_arguments, char **arguments) {
         }
     }
     uint64_t last_cursor = FIELD(uint64_t, CURSOR);
-    for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
-        long expected = work[i].function(work[i].small_argument), n_steps = 1;
-        for (steps = steps_to_go = 0; steps == steps_to_go && n_steps <= max_steps; n_steps++) {
-            long result = in_copy_for(work[i].function, work[i].small_argument, 12, n_steps);
-            if (result != expected) {
-                printf("%s: DIFFERENT after %ld steps\n", work[i].name, n_steps);
-                return 1;
-            }
-        }
-        if (max_steps) printf("%s: same after any of %ld steps\n", work[i].name, steps);
-    }
+    if (recover_after_any_step(max_steps)) return 1;
     FIELD(uint64_t, CURSOR) = last_cursor;
     FILE *file = fopen(arguments[4], "wb");
     return !file || fwrite(records, 4, n_records, file) != n_records || fclose(file);
 }
+#endif

@@ -162,7 +162,13 @@ pub fn emit(rounds: NonZeroUsize) -> anyhow::Result<Table> {
         let translate = started.elapsed();
         let base = emit::image_base(&image).0;
         let started = Instant::now();
-        let placed = copy.place(&emit::Position { module_base: base, copy: base + (1 << 30), cluster_lo: base })?;
+        let placed = copy.place(&emit::Position {
+            module_base: base,
+            copy: base + (1 << 30),
+            cluster_lo: base,
+            first_cell: 0,
+            first_key: 1,
+        })?;
         let place = started.elapsed();
         let rate = copy.statistics().instructions as f64 / translate.as_secs_f64();
         table.row([

@@ -11,6 +11,7 @@ pub mod code;
 pub mod diff;
 pub mod error;
 pub mod estimate;
+pub mod exact;
 pub mod merge;
 pub mod model;
 pub mod query;

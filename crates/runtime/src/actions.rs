@@ -27,7 +27,6 @@ unsafe fn set(signal: i32, handler: u64, flags: u32, mask: u64) -> u64 {
 ///
 /// # Safety
 /// As for `signal`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: i32, handler: u64) -> u64 {
     // SAFETY: the program's call.
     unsafe {
@@ -41,7 +40,6 @@ pub unsafe extern "C" fn signal(signal: i32, handler: u64) -> u64 {
 
 /// # Safety
 /// As for `signal`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn bsd_signal(number: i32, handler: u64) -> u64 {
     // SAFETY: the program's call.
     unsafe { signal(number, handler) }
@@ -49,7 +47,6 @@ pub unsafe extern "C" fn bsd_signal(number: i32, handler: u64) -> u64 {
 
 /// # Safety
 /// As for `signal`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssignal(number: i32, handler: u64) -> u64 {
     // SAFETY: the program's call.
     unsafe { signal(number, handler) }
@@ -57,7 +54,6 @@ pub unsafe extern "C" fn ssignal(number: i32, handler: u64) -> u64 {
 
 /// # Safety
 /// As for `sysv_signal`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sysv_signal(number: i32, handler: u64) -> u64 {
     // SAFETY: the program's call.
     unsafe {
@@ -70,7 +66,6 @@ pub unsafe extern "C" fn sysv_signal(number: i32, handler: u64) -> u64 {
 
 /// # Safety
 /// As for `sysv_signal`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn __sysv_signal(number: i32, handler: u64) -> u64 {
     // SAFETY: the program's call.
     unsafe { sysv_signal(number, handler) }
@@ -78,7 +73,6 @@ pub unsafe extern "C" fn __sysv_signal(number: i32, handler: u64) -> u64 {
 
 /// # Safety
 /// As for `siginterrupt`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn siginterrupt(signal: i32, interrupts: i32) -> i32 {
     let mut action = SigAction::default();
     // SAFETY: the program's call.
@@ -100,7 +94,6 @@ pub unsafe extern "C" fn siginterrupt(signal: i32, interrupts: i32) -> i32 {
 
 /// # Safety
 /// As for `sigset`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigset(signal: i32, disposition: u64) -> u64 {
     // SAFETY: the program's call.
     unsafe {
@@ -121,7 +114,6 @@ pub unsafe extern "C" fn sigset(signal: i32, disposition: u64) -> u64 {
 
 /// # Safety
 /// As for `sighold`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sighold(signal: i32) -> i32 {
     // SAFETY: the program's call.
     unsafe { hold(BLOCK, signal) }
@@ -129,7 +121,6 @@ pub unsafe extern "C" fn sighold(signal: i32) -> i32 {
 
 /// # Safety
 /// As for `sigrelse`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigrelse(signal: i32) -> i32 {
     // SAFETY: the program's call.
     unsafe { hold(UNBLOCK, signal) }
@@ -137,7 +128,6 @@ pub unsafe extern "C" fn sigrelse(signal: i32) -> i32 {
 
 /// # Safety
 /// As for `sigignore`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigignore(signal: i32) -> i32 {
     // SAFETY: the program's call.
     if unsafe { set(signal, IGNORE, 0, 0) } == ERROR { -1 } else { 0 }

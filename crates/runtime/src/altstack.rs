@@ -113,7 +113,6 @@ unsafe fn frame_end(context: *const UContext) -> u64 {
 ///
 /// # Safety
 /// As for `sigaltstack`.
-#[unsafe(export_name = "sigaltstack")]
 pub unsafe extern "C" fn exported_sigaltstack(new: *const SignalStack, old: *mut SignalStack) -> i32 {
     let Some(real) = real::SIGALTSTACK.get() else { return -1 };
     // SAFETY: the program's pointers; the runtime's stacks stay mapped.

@@ -7,9 +7,9 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
-use wire::thread::{AREA_BYTES, MAGIC, MAX_THREADS, ThreadHeader};
+use wire::thread::{MAGIC, MAX_THREADS, ThreadHeader};
 
-use crate::session::{self, ARENA_BYTES, Session};
+use crate::session::{self, Session};
 use crate::syscall;
 
 /// The area of a thread.
@@ -39,6 +39,8 @@ pub struct Private {
     pub rotation: AtomicU32,
     /// If the timer is stopped for a while: the time that was left until the next tick.
     pub paused_ns: AtomicU64,
+    /// In exact mode: the `frame` with which the runtime last called a function of the program's libraries.
+    pub calling_frame: AtomicU64,
 }
 
 static PRIVATE: [Private; MAX_THREADS] = [const {
@@ -52,6 +54,7 @@ static PRIVATE: [Private; MAX_THREADS] = [const {
         backoff: AtomicU32::new(0),
         rotation: AtomicU32::new(0),
         paused_ns: AtomicU64::new(0),
+        calling_frame: AtomicU64::new(0),
     }
 }; MAX_THREADS];
 
@@ -69,17 +72,19 @@ impl Area {
 
     /// The area at `address`, if there can be one.
     pub fn at(session: Session, address: u64) -> Option<Area> {
+        let layout = session::layout();
         let offset = address.wrapping_sub(session.arena);
-        (offset < ARENA_BYTES && offset.is_multiple_of(AREA_BYTES)).then_some(Area {
+        (offset < layout.arena_bytes() && offset.is_multiple_of(layout.area_bytes())).then_some(Area {
             session,
-            index: (offset / AREA_BYTES) as usize,
+            index: (offset >> layout.area_bits) as usize,
             header: address as *mut ThreadHeader,
         })
     }
 
     /// Takes a free area for thread `tid`, if possible the one with the index `preferred`.
     pub fn take(session: Session, tid: u32, preferred: usize) -> Option<Area> {
-        let index = core::iter::once(preferred).chain(0..MAX_THREADS).find(|&index| {
+        let n_areas = session::layout().n_areas;
+        let index = core::iter::once(preferred.min(n_areas - 1)).chain(0..n_areas).find(|&index| {
             let owner = &Area::numbered(session, index).header().owner_tid;
             owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, AcqRel, Relaxed).is_ok()
         })?;
@@ -88,7 +93,7 @@ impl Area {
     }
 
     pub fn numbered(session: Session, index: usize) -> Area {
-        let address = session.arena + index as u64 * AREA_BYTES;
+        let address = session.arena + ((index as u64) << session::layout().area_bits);
         Area { session, index, header: address as *mut ThreadHeader }
     }
 

@@ -5,6 +5,7 @@ use crate::syscall;
 const AT_PHDR: u64 = 3;
 const AT_PHNUM: u64 = 5;
 const AT_HWCAP2: u64 = 26;
+const AT_SYSINFO_EHDR: u64 = 33;
 /// `rdgsbase` and its kin may be used.
 const HWCAP2_FSGSBASE: u64 = 2;
 
@@ -14,6 +15,8 @@ pub struct Auxv {
     pub program_headers: u64,
     pub n_program_headers: u64,
     pub has_fsgsbase: bool,
+    /// Where the kernel's code for user space is; 0: there is none.
+    pub kernel_code: u64,
 }
 
 impl Auxv {
@@ -22,6 +25,7 @@ impl Auxv {
             AT_PHDR => self.program_headers = value,
             AT_PHNUM => self.n_program_headers = value,
             AT_HWCAP2 => self.has_fsgsbase = value & HWCAP2_FSGSBASE != 0,
+            AT_SYSINFO_EHDR => self.kernel_code = value,
             _ => {}
         }
     }

@@ -8,6 +8,7 @@ use wire::thread::thread_state;
 
 use crate::abi::{SigInfo, UContext, register};
 use crate::area::{self, Area};
+use crate::interrupt::{machine, restore};
 use crate::recover::{Machine, Place, Scratch, recover};
 use crate::session::{self, Session};
 use crate::{stream, syscall};
@@ -31,8 +32,7 @@ pub fn leave_copy(info: &mut SigInfo, context: &mut UContext) {
 }
 
 fn find_original(session: Session, area: &Area, context: &UContext) -> Option<Machine> {
-    let registers = &context.registers;
-    let pc = registers[register::RIP];
+    let pc = context.registers[register::RIP];
     let module = session.modules().iter().find(|module| {
         module.n_runs.load(Acquire) != 0 && pc.wrapping_sub(module.copy.load(Relaxed)) < module.copy_len.load(Relaxed)
     })?;
@@ -41,14 +41,7 @@ fn find_original(session: Session, area: &Area, context: &UContext) -> Option<Ma
     let runs = unsafe {
         core::slice::from_raw_parts(module.runs.load(Relaxed) as *const Run, module.n_runs.load(Relaxed) as usize)
     };
-    let machine = Machine {
-        rip: pc,
-        rax: registers[register::RAX],
-        rcx: registers[register::RCX],
-        rdx: registers[register::RDX],
-        flags: registers[register::FLAGS],
-    };
-    recover(&machine, &scratch(area), place, runs)
+    recover(&machine(context), &scratch(area), place, runs)
 }
 
 fn scratch(area: &Area) -> Scratch {
@@ -63,15 +56,6 @@ fn scratch(area: &Area) -> Scratch {
             target: (*header).target,
         }
     }
-}
-
-fn restore(context: &mut UContext, state: &Machine) {
-    let registers = &mut context.registers;
-    registers[register::RIP] = state.rip;
-    registers[register::RAX] = state.rax;
-    registers[register::RCX] = state.rcx;
-    registers[register::RDX] = state.rdx;
-    registers[register::FLAGS] = state.flags;
 }
 
 /// Signals about an instruction carry its address.

@@ -26,7 +26,6 @@ static IS_CANCELLED: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Safety
 /// As for `pthread_cancel`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: u64) -> i32 {
     const ENOSYS: i32 = 38;
     let Some(real) = real::PTHREAD_CANCEL.get() else { return ENOSYS };

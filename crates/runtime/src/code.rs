@@ -12,7 +12,6 @@ use crate::{real, unload};
 ///
 /// # Safety
 /// As for `mprotect`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: u64, len: u64, protection: i32) -> i32 {
     let Some(real) = real::MPROTECT.get() else { return -1 };
     before_protection(address, len, protection);
@@ -32,7 +31,7 @@ pub fn before_protection(address: u64, len: u64, protection: i32) {
 }
 
 /// Whether there are copies of code between two addresses.
-fn holds_copied_code(session: Session, start: u64, end: u64) -> bool {
+pub fn holds_copied_code(session: Session, start: u64, end: u64) -> bool {
     session.modules().iter().any(|module| {
         module.n_runs.load(Acquire) != 0
             && module.code_start.load(Relaxed) < end

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, O
 
 use crate::session::{self, Session};
 use crate::thread::{self, Inheritance};
-use crate::{area, fork, masks, real};
+use crate::{area, exact, fork, masks, real};
 
 /// Threads that can be between their creation and their first instruction at the same time.
 const N_RECORDS: usize = 4096;
@@ -44,7 +44,6 @@ struct Start {
 ///
 /// # Safety
 /// As for `pthread_create`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(thread: *mut u64, attributes: *const u8, start: u64, argument: u64) -> i32 {
     const EAGAIN: i32 = 11;
     let Some(real) = real::PTHREAD_CREATE.get() else { return EAGAIN };
@@ -56,7 +55,6 @@ pub unsafe extern "C" fn pthread_create(thread: *mut u64, attributes: *const u8,
 ///
 /// # Safety
 /// As for `thrd_create`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(thread: *mut u64, start: u64, argument: u64) -> i32 {
     const THRD_ERROR: i32 = 2;
     let Some(real) = real::THRD_CREATE.get() else { return THRD_ERROR };
@@ -121,5 +119,5 @@ extern "C" fn begin(record: &'static Record) -> Start {
         let blocked_by_program = inherited | masks::claim();
         thread::begin(session, Inheritance { blocked_by_program, preferred_area: 0 });
     }
-    start
+    Start { routine: exact::way_to(start.routine), ..start }
 }

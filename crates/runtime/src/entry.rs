@@ -12,11 +12,12 @@
 use core::arch::{asm, naked_asm};
 use core::mem::offset_of;
 
-use wire::thread::{AREA_BYTES, ThreadHeader};
+use wire::thread::ThreadHeader;
 
 use crate::abi::{SigInfo, UContext, register, sa};
+use crate::resume::Interrupted;
 use crate::signals::Wanted;
-use crate::{altstack, area, burst, masks, session, signals, tick};
+use crate::{altstack, area, interrupt, masks, session, signals, tick};
 
 /// What an entry does next.
 #[repr(C)]
@@ -59,16 +60,20 @@ macro_rules! entry {
                 "rdgsbase r8",
                 "mov r9, r8",
                 "sub r9, [rip + {arena}]",
-                "mov rax, {arena_bytes}",
-                "cmp r9, rax",
+                "cmp r9, [rip + {arena_bytes}]",
                 "jae 2f",
-                "test r9, {area_bytes} - 1",
+                "mov ecx, [rip + {area_bits}]",
+                "mov eax, 1",
+                "shl rax, cl",
+                "dec rax",
+                "test r9, rax",
                 "jnz 2f",
                 "mov eax, {gettid}",
                 "syscall",
                 "cmp eax, [r8 + {owner_tid}]",
                 "jne 2f",
-                "shr r9, {area_bits}",
+                "mov ecx, [rip + {area_bits}]",
+                "shr r9, cl",
                 "inc r9",
                 "shl r9, {stack_bits}",
                 "add r9, [rip + {stacks}]",
@@ -95,9 +100,8 @@ macro_rules! entry {
                 attached = sym session::ATTACHED,
                 has_fsgsbase = sym area::HAS_FSGSBASE,
                 arena = sym session::ARENA,
-                arena_bytes = const session::ARENA_BYTES,
-                area_bytes = const AREA_BYTES,
-                area_bits = const AREA_BYTES.ilog2(),
+                arena_bytes = sym session::ARENA_BYTES,
+                area_bits = sym session::AREA_BITS,
                 gettid = const 186,
                 owner_tid = const offset_of!(ThreadHeader, owner_tid),
                 stack_bits = const altstack::STACK_BYTES.ilog2(),
@@ -155,8 +159,13 @@ unsafe extern "C" fn run_handler() {
 
 /// Return from a signal handler, in exactly the bytes by which unwinders and debuggers know it.
 #[unsafe(naked)]
-pub unsafe extern "C" fn restore() {
+unsafe extern "C" fn restore() {
     naked_asm!(".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00", "syscall")
+}
+
+/// Address of the return from a signal handler.
+pub fn restorer() -> u64 {
+    restore as *const () as u64
 }
 
 /// If the signal interrupted the last instructions of [`run_handler`], does what they would do.
@@ -184,15 +193,8 @@ fn finish_interrupted_entry(context: &mut UContext) {
 
 /// Before a handler of the program: no handler sees a copy, or a stack of the runtime.
 unsafe extern "C" fn on_signal(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64, next: &mut Next) {
-    // SAFETY: the kernel made the frame; it belongs to this delivery alone.
-    leave_runtime(info, unsafe { &mut *context });
-    let wanted = signals::for_delivery(signal);
-    *next = if wanted.has_handler() {
-        // SAFETY: this function runs on a stack of the runtime, or below the frame.
-        unsafe { enter_handler(signal, context, frame, &wanted) }
-    } else {
-        Next::RETURN
-    };
+    // SAFETY: the kernel made the frame; it belongs to this delivery alone. This function runs on a stack of the runtime, or below it.
+    *next = unsafe { run_action(signal, info, context, frame) };
 }
 
 /// Runs the program's own action for a signal that is also the runtime's.
@@ -204,27 +206,38 @@ pub unsafe fn deliver_to_program(signal: i32, info: &mut SigInfo, context: *mut 
     if masks::forward(signal, info) || masks::postpone(signal, info, unsafe { &mut *context }) {
         return Next::RETURN;
     }
-    // SAFETY: as above.
-    leave_runtime(info, unsafe { &mut *context });
+    // SAFETY: as above; this function runs on a stack of the runtime, or below the frame.
+    unsafe { run_action(signal, info, context, frame) }
+}
+
+/// Makes the interrupted code that of the program, and has the program's handler run, if there is one.
+///
+/// # Safety
+/// The arguments must be those of a delivery; the caller must not be running below the frame on the same stack.
+unsafe fn run_action(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64) -> Next {
     let wanted = signals::for_delivery(signal);
     if !wanted.has_handler() {
         return Next::RETURN;
     }
-    // SAFETY: this function runs on a stack of the runtime, or below the frame.
-    unsafe { enter_handler(signal, context, frame, &wanted) }
-}
-
-/// Makes the interrupted code that of the program.
-fn leave_runtime(info: &mut SigInfo, context: &mut UContext) {
-    finish_interrupted_entry(context);
-    burst::leave_copy(info, context);
+    // SAFETY: the caller's promise.
+    unsafe {
+        finish_interrupted_entry(&mut *context);
+        let interrupted = interrupt::leave_runtime(info, &mut *context);
+        enter_handler(signal, context, frame, &wanted, interrupted.as_ref())
+    }
 }
 
 /// Puts the frame where the handler expects it and finds out the mask.
 ///
 /// # Safety
 /// As for [`altstack::move_frame`].
-unsafe fn enter_handler(signal: i32, context: *mut UContext, frame: u64, wanted: &Wanted) -> Next {
+unsafe fn enter_handler(
+    signal: i32,
+    context: *mut UContext,
+    frame: u64,
+    wanted: &Wanted,
+    interrupted: Option<&Interrupted>,
+) -> Next {
     // SAFETY: the caller's promise.
     unsafe {
         let may_stay = wanted.flags & sa::ONSTACK != 0 && !altstack::is_ours((*context).stack.sp);
@@ -232,6 +245,7 @@ unsafe fn enter_handler(signal: i32, context: *mut UContext, frame: u64, wanted:
         let frame_distance = if must_move { altstack::move_frame(frame, context) } else { 0 };
         let context = (context as u64).wrapping_add(frame_distance) as *mut UContext;
         let mask = masks::enter_handler(signal, &mut *context, frame.wrapping_add(frame_distance), wanted);
-        Next { target: wanted.handler, frame_distance, mask }
+        let target = interrupt::enter_handler(wanted.handler, context as u64, interrupted);
+        Next { target, frame_distance, mask }
     }
 }

@@ -172,7 +172,6 @@ fn current_environment() -> Strings {
 
 /// # Safety
 /// As for `execve`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const u8, arguments: Strings, given: Strings) -> i32 {
     let Some(real) = real::EXECVE.get() else { return -1 };
     // SAFETY: the program's call.
@@ -181,7 +180,6 @@ pub unsafe extern "C" fn execve(path: *const u8, arguments: Strings, given: Stri
 
 /// # Safety
 /// As for `execv`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const u8, arguments: Strings) -> i32 {
     // SAFETY: the program's call.
     unsafe { execve(path, arguments, current_environment()) }
@@ -189,7 +187,6 @@ pub unsafe extern "C" fn execv(path: *const u8, arguments: Strings) -> i32 {
 
 /// # Safety
 /// As for `execvpe`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const u8, arguments: Strings, given: Strings) -> i32 {
     let Some(real) = real::EXECVPE.get() else { return -1 };
     let fitness = || program_file::found_by_search(file, current_environment());
@@ -199,7 +196,6 @@ pub unsafe extern "C" fn execvpe(file: *const u8, arguments: Strings, given: Str
 
 /// # Safety
 /// As for `execvp`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const u8, arguments: Strings) -> i32 {
     // SAFETY: the program's call.
     unsafe { execvpe(file, arguments, current_environment()) }
@@ -207,7 +203,6 @@ pub unsafe extern "C" fn execvp(file: *const u8, arguments: Strings) -> i32 {
 
 /// # Safety
 /// As for `fexecve`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(file: i32, arguments: Strings, given: Strings) -> i32 {
     let Some(real) = real::FEXECVE.get() else { return -1 };
     // SAFETY: the program's call.
@@ -216,7 +211,6 @@ pub unsafe extern "C" fn fexecve(file: i32, arguments: Strings, given: Strings) 
 
 /// # Safety
 /// As for `posix_spawn`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
     pid: *mut i32,
     path: *const u8,
@@ -238,7 +232,6 @@ pub unsafe extern "C" fn posix_spawn(
 
 /// # Safety
 /// As for `posix_spawnp`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawnp(
     pid: *mut i32,
     file: *const u8,
@@ -259,7 +252,6 @@ const ENOSYS: i32 = 38;
 
 /// # Safety
 /// As for `system`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const u8) -> i32 {
     let Some(real) = real::SYSTEM.get() else { return -1 };
     // SAFETY: the program's call.
@@ -268,7 +260,6 @@ pub unsafe extern "C" fn system(command: *const u8) -> i32 {
 
 /// # Safety
 /// As for `popen`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn popen(command: *const u8, mode: *const u8) -> u64 {
     let Some(real) = real::POPEN.get() else { return 0 };
     // SAFETY: the program's call.

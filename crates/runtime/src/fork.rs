@@ -2,15 +2,16 @@
 //!
 //! The child has its parent's signal actions, stacks and copies, but neither its shared memory nor its timers. If children are
 //! followed, its only thread gets a timer of its own, and the first tick, or the first new thread, joins the session; a child
-//! that only calls `exec` never gets that far and pays for nothing.
+//! that only calls `exec` never gets that far and pays for nothing. In exact mode the child joins at once.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use crate::area::{self, Area};
+use crate::come_back::returning;
 use crate::join::{self, Origin};
 use crate::syscall::{self, MaskChange};
 use crate::thread::{self, Inheritance};
-use crate::{altstack, environment, real, session, signals, timer};
+use crate::{altstack, environment, exact, real, session, signals, timer};
 
 const NOBODY: u32 = 0;
 const NO_TIMER: i32 = -1;
@@ -26,15 +27,25 @@ static FORKING_INDEX: AtomicU32 = AtomicU32::new(0);
 /// Asks the C library to call back around `fork`. Whether it will.
 pub fn prepare() -> bool {
     // SAFETY: the C library's own function; the callbacks live as long as the process.
-    real::REGISTER_ATFORK
-        .get()
-        .is_some_and(|register| unsafe { register(before as *const () as u64, 0, in_child, 0) == 0 })
+    real::REGISTER_ATFORK.get().is_some_and(|register| unsafe {
+        register(returning_before as *const () as u64, 0, returning_in_child, 0) == 0
+    })
 }
 
 /// The index of the calling thread's private part while it waits to join.
 pub fn waiting_thread() -> Option<usize> {
     let tid = WAITING_TID.load(Relaxed);
     (tid != NOBODY && tid == syscall::gettid()).then(|| WAITING_INDEX.load(Relaxed) as usize)
+}
+
+returning! {
+    /// For the C library.
+    returning_before calls before
+}
+
+returning! {
+    /// For the C library.
+    returning_in_child calls in_child
 }
 
 /// The C library holds a lock around all of `fork`, so that there is one thread here at a time.
@@ -52,7 +63,9 @@ unsafe extern "C" fn in_child() {
     WAITING_TIMER.store(NO_TIMER, Relaxed);
     let Some(index) = FORKING_INDEX.load(Relaxed).checked_sub(1) else { return };
     area::set_gs_base(0);
-    if environment::follows_children() {
+    if environment::follows_children() && exact::is_on() {
+        join_as_child(index as usize);
+    } else if environment::follows_children() {
         wait_for_tick(index);
     } else {
         altstack::take_back(index as usize);
@@ -86,10 +99,17 @@ pub fn stop_waiting() -> Option<usize> {
 
 /// Called at a tick of a process that is not attached, and before it makes a thread.
 pub fn join_at_tick() {
-    let Some(index) = stop_waiting() else { return };
+    if let Some(index) = stop_waiting() {
+        join_as_child(index);
+    }
+}
+
+/// Joins the session. `index` is that of the area that the thread had in the parent.
+fn join_as_child(index: usize) {
     if join::join(Origin::Fork)
         && let Some(session) = session::attached()
     {
+        exact::learn(session);
         signals::count_inherited();
         let blocked_by_program = area::private(index).blocked_by_program.load(Relaxed);
         thread::begin(session, Inheritance { blocked_by_program, preferred_area: index });

@@ -12,7 +12,7 @@ use wire::hello::{Hello, N_FILES, Ready, Welcome};
 
 use crate::abi::{Iovec, MessageHeader, Timespec};
 use crate::environment;
-use crate::session::{self, ARENA_BYTES, EXECUTE, FIXED_NO_REPLACE, NO_RESERVE, READ, SHARED, WRITE};
+use crate::session::{self, EXECUTE, FIXED_NO_REPLACE, Layout, NO_RESERVE, READ, SHARED, WRITE};
 use crate::syscall::{self, Errno};
 
 /// How often the agent may propose addresses.
@@ -186,10 +186,15 @@ impl Drop for Files {
     }
 }
 
+/// The first two files of a welcome; copies and maps follow.
+const CONTROL_FILE: usize = 0;
+const ARENA_FILE: usize = 1;
+
 /// Everything that a session needs, mapped.
 struct Mapping {
     control: u64,
     arena: u64,
+    layout: Layout,
     clusters: Option<[Cluster; N_CLUSTERS]>,
     /// Address and size of each mapping.
     made: [(u64, u64); N_FILES],
@@ -203,6 +208,7 @@ impl Mapping {
         let mut mapping = Mapping {
             control: 0,
             arena: 0,
+            layout: Layout::of(welcome).map_err(|error| (error, ARENA_FILE))?,
             clusters: (welcome.shares_copies == 0).then_some(welcome.clusters),
             made: [(0, 0); N_FILES],
         };
@@ -215,9 +221,9 @@ impl Mapping {
 
     fn fill(&mut self, welcome: &Welcome, files: &Files) -> Result<(), (Errno, usize)> {
         const DONT_FORK: usize = 10;
-        self.control = self.map(0, files, welcome.control, FILE_BYTES, READ | WRITE)?;
-        self.arena = self.map(1, files, welcome.arena, ARENA_BYTES, READ | WRITE)?;
-        for index in [0, 1] {
+        self.control = self.map(CONTROL_FILE, files, welcome.control, FILE_BYTES, READ | WRITE)?;
+        self.arena = self.map(ARENA_FILE, files, welcome.arena, self.layout.arena_bytes(), READ | WRITE)?;
+        for index in [CONTROL_FILE, ARENA_FILE] {
             let (at, bytes) = self.made[index];
             // SAFETY: concerns only children and the mapping just made.
             unsafe { syscall::madvise(at, bytes, DONT_FORK) }.map_err(|error| (error, index))?;
@@ -276,7 +282,7 @@ impl Mapping {
         // SAFETY: everything is mapped for good, and no session is in use.
         unsafe {
             AGENT_SIDE_PID.store((*control).pid, Relaxed);
-            session::attach(control, self.arena, self.clusters.as_ref());
+            session::attach(control, self.arena, self.layout, self.clusters.as_ref());
         }
     }
 }

@@ -8,6 +8,7 @@
 //! * [`tick`] is the handler of ticks: it writes samples ([`stream`]) and sends threads into copies.
 //! * [`signals`], [`masks`], [`altstack`] and [`entry`] keep the runtime's signals and the program's apart, and [`burst`] sees
 //!   to it that no handler of the program finds itself called from a copy; [`recover`] has the rules for that.
+//! * [`exact`] is the mode in which threads never leave the copies: [`gate`], [`gate_calls`], [`come_back`], [`hook`], [`interrupt`].
 //! * [`unload`], [`fork`] and the rest deal with what else a program can do to the ground that it stands on.
 //!
 //! Functions of the C library are interposed by symbols of the same name and call the real ones, which [`link_map`] finds.
@@ -22,20 +23,32 @@ mod auxv;
 mod burst;
 mod cancel;
 mod code;
+mod come_back;
 mod create;
 mod entry;
 mod environment;
+mod exact;
 mod exec;
 mod exec_lists;
+mod exports;
 mod fork;
+mod gate;
+mod gate_calls;
+mod gate_stack;
+mod hook;
+mod interrupt;
 mod join;
 mod link_map;
 mod masks;
 mod memory;
+mod misses;
+mod patience;
+mod places;
 mod program_file;
 mod raw;
 mod real;
 mod recover;
+mod resume;
 mod session;
 mod signals;
 mod start;
@@ -45,6 +58,7 @@ mod thread;
 mod tick;
 mod timer;
 mod trace;
+mod twins;
 mod unload;
 mod waits;
 

@@ -42,14 +42,14 @@ struct Symbol {
 }
 
 #[repr(C)]
-struct ProgramHeader {
-    kind: u32,
+pub struct ProgramHeader {
+    pub kind: u32,
     flags: u32,
-    offset: u64,
+    pub offset: u64,
     address: u64,
     physical: u64,
     file_bytes: u64,
-    memory_bytes: u64,
+    pub memory_bytes: u64,
     align: u64,
 }
 

@@ -37,7 +37,6 @@ pub const HIDDEN: u64 = bit(TIMER_SIGNAL);
 
 /// # Safety
 /// As for `pthread_sigmask`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_sigmask(how: i32, new: *const SignalSet, old: *mut SignalSet) -> i32 {
     const ENOSYS: i32 = 38;
     // SAFETY: the program's call.
@@ -46,7 +45,6 @@ pub unsafe extern "C" fn pthread_sigmask(how: i32, new: *const SignalSet, old: *
 
 /// # Safety
 /// As for `sigprocmask`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigprocmask(how: i32, new: *const SignalSet, old: *mut SignalSet) -> i32 {
     // SAFETY: the program's call.
     real::SIGPROCMASK.get().map_or(-1, |real| unsafe { change(real, how, new, old) })

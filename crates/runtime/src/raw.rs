@@ -8,7 +8,8 @@ use core::arch::naked_asm;
 use wire::control::TIMER_SIGNAL;
 
 use crate::abi::{KernelSigAction, SigAction, SigInfo, is_signal};
-use crate::{code, masks, real, session, signals, syscall};
+use crate::come_back::returning;
+use crate::{code, exact, masks, real, session, signals, syscall};
 
 const MPROTECT: i64 = 10;
 const RT_SIGACTION: i64 = 13;
@@ -21,6 +22,8 @@ const RT_SIGACTION: i64 = 13;
 #[unsafe(naked)]
 pub unsafe extern "C" fn exported_syscall() -> i64 {
     naked_asm!(
+        "cmp byte ptr [rip + {is_exact}], 0",
+        "jne 2f",
         "cmp rdi, 13",
         "je 2f",
         "cmp rdi, 10",
@@ -46,6 +49,7 @@ pub unsafe extern "C" fn exported_syscall() -> i64 {
         "pop rsi",
         "pop rdi",
         "jmp rax",
+        is_exact = sym exact::IS_ON,
         real = sym real::SYSCALL,
         target = sym target,
     )
@@ -58,11 +62,16 @@ extern "C" fn target(number: i64, first: u64, second: u64, third: u64) -> u64 {
         code::before_protection(first, second, third as i32);
     }
     let is_ours = number == RT_SIGACTION && session::is_active() && session::is_own_process();
-    if is_ours { rt_sigaction as *const () as u64 } else { real as *const () as u64 }
+    if is_ours { returning_rt_sigaction as *const () as u64 } else { real as *const () as u64 }
 }
 
 extern "C" fn unavailable() -> i64 {
     -1
+}
+
+returning! {
+    /// Jumped to.
+    returning_rt_sigaction calls rt_sigaction
 }
 
 /// `rt_sigaction` for the program.
@@ -120,6 +129,8 @@ fn from_kernel(action: &KernelSigAction) -> SigAction {
 #[unsafe(naked)]
 pub unsafe extern "C" fn raise(signal: i32) -> i32 {
     naked_asm!(
+        "cmp byte ptr [rip + {is_exact}], 0",
+        "jne 2f",
         "cmp edi, 23",
         "je 2f",
         "mov r11, [rip + {real}]",
@@ -131,6 +142,7 @@ pub unsafe extern "C" fn raise(signal: i32) -> i32 {
         "call {target}",
         "pop rdi",
         "jmp rax",
+        is_exact = sym exact::IS_ON,
         real = sym real::RAISE,
         target = sym raise_target,
     )
@@ -141,9 +153,14 @@ extern "C" fn raise_target(signal: i32) -> u64 {
     let is_ours = signal == TIMER_SIGNAL && session::attached().is_some() && session::is_own_process();
     match real::RAISE.get() {
         Some(real) if !is_ours => real as *const () as u64,
-        Some(_) => raise_own as *const () as u64,
+        Some(_) => returning_raise_own as *const () as u64,
         None => unavailable as *const () as u64,
     }
+}
+
+returning! {
+    /// Jumped to.
+    returning_raise_own calls raise_own
 }
 
 /// Raises the runtime's signal for the program. A tick that waits for the thread would swallow it, so none may.

@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::abi::{KernelSigAction, SigAction, SigInfo, SignalSet, SignalStack, Timespec};
+use crate::exact;
 use crate::link_map::{self, Scope};
 
 /// A function of type `F` in a module behind this one. The address comes first, for code in assembly; it is above 1 if it is known.
@@ -25,7 +26,7 @@ impl<F: Copy> Function<F> {
         Function { name, address: AtomicUsize::new(Self::UNKNOWN), kind: PhantomData }
     }
 
-    /// The function; looked up when first asked for.
+    /// The function; looked up when first asked for. In exact mode it is its copy.
     pub fn get(&self) -> Option<F> {
         let mut address = self.address.load(Relaxed);
         if address == Self::UNKNOWN {
@@ -33,6 +34,9 @@ impl<F: Copy> Function<F> {
             self.address.store(address, Relaxed);
         }
         const { assert!(size_of::<F>() == size_of::<usize>()) };
+        if address != Self::ABSENT {
+            address = exact::callable(address as u64) as usize;
+        }
         // SAFETY: the address is that of the function with this name, and `F` is declared with the type of that function.
         (address != Self::ABSENT).then(|| unsafe { core::mem::transmute_copy(&address) })
     }
@@ -72,7 +76,7 @@ functions! {
     THRD_CREATE = "thrd_create": fn(*mut u64, Start, u64) -> i32;
     PTHREAD_JOIN = "pthread_join": fn(u64, *mut u64) -> i32;
     PTHREAD_CANCEL = "pthread_cancel": fn(u64) -> i32;
-    PTHREAD_KEY_CREATE = "pthread_key_create": fn(*mut u32, unsafe extern "C" fn(u64)) -> i32;
+    PTHREAD_KEY_CREATE = "pthread_key_create": fn(*mut u32, unsafe extern "C" fn()) -> i32;
     PTHREAD_SETSPECIFIC = "pthread_setspecific": fn(u32, u64) -> i32;
     REGISTER_ATFORK = "__register_atfork": fn(u64, u64, unsafe extern "C" fn(), u64) -> i32;
     SYSCALL = "syscall": fn(i64, i32, *const KernelSigAction, *mut KernelSigAction, usize) -> i64;
@@ -80,7 +84,7 @@ functions! {
     PTRACE = "ptrace": fn(u64, u64, u64, u64) -> i64;
     DLCLOSE = "dlclose": fn(u64) -> i32;
     MPROTECT = "mprotect": fn(u64, u64, i32) -> i32;
-    DL_ITERATE_PHDR = "dl_iterate_phdr": fn(unsafe extern "C" fn(*const u8, usize, *mut u64) -> i32, *mut u64) -> i32;
+    DL_ITERATE_PHDR = "dl_iterate_phdr": fn(unsafe extern "C" fn(), *mut u64) -> i32;
     EXECVE = "execve": fn(*const u8, *const *const u8, *const *const u8) -> i32;
     EXECVPE = "execvpe": fn(*const u8, *const *const u8, *const *const u8) -> i32;
     FEXECVE = "fexecve": fn(i32, *const *const u8, *const *const u8) -> i32;

@@ -17,12 +17,10 @@ use core::sync::atomic::{
 
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::control::{Control, MODULES_OFFSET, ModuleSlot};
+use wire::hello::Welcome;
 use wire::thread::{AREA_BYTES, MAX_THREADS};
 
 use crate::syscall::{self, Errno};
-
-/// Bytes of the arena.
-pub const ARENA_BYTES: u64 = MAX_THREADS as u64 * AREA_BYTES;
 
 /// The memory shared with the agent.
 #[derive(Clone, Copy)]
@@ -41,6 +39,36 @@ impl Session {
     }
 }
 
+/// How large thread areas are and how many the arena has.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    pub area_bits: u32,
+    pub n_areas: usize,
+}
+
+impl Layout {
+    const BURSTS: Layout = Layout { area_bits: AREA_BYTES.ilog2(), n_areas: MAX_THREADS };
+
+    /// What the agent proposes, if it can be.
+    pub fn of(welcome: &Welcome) -> Result<Layout, Errno> {
+        if welcome.area_bits == 0 && welcome.n_areas == 0 {
+            return Ok(Layout::BURSTS);
+        }
+        let proposed = Layout { area_bits: welcome.area_bits, n_areas: welcome.n_areas as usize };
+        let is_possible = (AREA_BYTES.ilog2()..=wire::exact::AREA_BITS).contains(&proposed.area_bits)
+            && (1..=MAX_THREADS).contains(&proposed.n_areas);
+        if is_possible { Ok(proposed) } else { Err(Errno::INVALID) }
+    }
+
+    pub const fn area_bytes(self) -> u64 {
+        1 << self.area_bits
+    }
+
+    pub const fn arena_bytes(self) -> u64 {
+        (self.n_areas as u64) << self.area_bits
+    }
+}
+
 struct Clusters(UnsafeCell<[Cluster; N_CLUSTERS]>);
 
 // SAFETY: written only by `attach`, before anything says that there is something to read.
@@ -51,6 +79,9 @@ static PID: AtomicU32 = AtomicU32::new(0);
 pub static ATTACHED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 pub static ARENA: AtomicU64 = AtomicU64::new(0);
+/// Parts of the [`Layout`], as [`crate::entry`] needs them.
+pub static ARENA_BYTES: AtomicU64 = AtomicU64::new(Layout::BURSTS.arena_bytes());
+pub static AREA_BITS: AtomicU32 = AtomicU32::new(Layout::BURSTS.area_bits);
 static CLUSTERS: Clusters = Clusters(UnsafeCell::new([NO_CLUSTER; N_CLUSTERS]));
 const NO_CLUSTER: Cluster = Cluster { lo: 0, span: 0, map: 0, leader_base: 0, copy_base: 0, copy_len: 0 };
 
@@ -86,6 +117,11 @@ pub fn attached() -> Option<Session> {
     Some(Session { control: unsafe { &*CONTROL.load(Relaxed) }, arena: ARENA.load(Relaxed) })
 }
 
+pub fn layout() -> Layout {
+    let area_bits = AREA_BITS.load(Relaxed);
+    Layout { area_bits, n_areas: (ARENA_BYTES.load(Relaxed) >> area_bits) as usize }
+}
+
 /// Where copies are. Empty before the join; the same in forked children, which share them.
 pub fn clusters() -> &'static [Cluster; N_CLUSTERS] {
     // SAFETY: see `Clusters`.
@@ -119,13 +155,15 @@ pub fn prepare() -> Result<(), Errno> {
 ///
 /// # Safety
 /// Everything must be mapped at the given addresses and stay so; no thread may be using an earlier session.
-pub unsafe fn attach(control: *mut Control, arena: u64, clusters: Option<&[Cluster; N_CLUSTERS]>) {
+pub unsafe fn attach(control: *mut Control, arena: u64, layout: Layout, clusters: Option<&[Cluster; N_CLUSTERS]>) {
     if let Some(clusters) = clusters {
         // SAFETY: nobody reads them before the flag below is set for the first time.
         unsafe { *CLUSTERS.0.get() = *clusters };
     }
     CONTROL.store(control, Relaxed);
     ARENA.store(arena, Relaxed);
+    ARENA_BYTES.store(layout.arena_bytes(), Relaxed);
+    AREA_BITS.store(layout.area_bits, Relaxed);
     // SAFETY: `prepare` made the page.
     unsafe { &*ATTACHED.load(Relaxed) }.store(1, Release);
 }

@@ -112,7 +112,7 @@ fn tick_action(restart: u32) -> KernelSigAction {
     KernelSigAction {
         handler: entry::tick_entry as *const () as u64,
         flags: u64::from(sa::SIGINFO | sa::ONSTACK | sa::RESTORER | restart),
-        restorer: entry::restore as *const () as u64,
+        restorer: entry::restorer(),
         mask: u64::MAX,
     }
 }
@@ -135,6 +135,33 @@ pub fn wrap(signal: i32) {
         };
         count_wrapped(signal);
         let _ = syscall::rt_sigaction(signal, Some(&wrapped));
+    }
+}
+
+/// In exact mode, after the system call `rt_sigaction`, made by the program or by the C library: a handler that the kernel called directly would see
+/// copies, so it is wrapped, and what the kernel said of the old action is corrected. A call that installs the entry is the runtime's own.
+///
+/// # Safety
+/// `new` and `old` must be what was passed to the call, which must have succeeded.
+pub unsafe fn after_system_call(signal: i32, new: *const KernelSigAction, old: *mut KernelSigAction) {
+    if !is_signal(signal) {
+        return;
+    }
+    // SAFETY: the kernel has just read and written there.
+    let (new, old) = unsafe { (new.as_ref(), old.as_mut()) };
+    if new.is_some_and(|new| new.handler == entry::address()) {
+        return;
+    }
+    let before = Action::of(signal).get();
+    if let Some(old) = old.filter(|old| old.handler == entry::address()) {
+        old.handler = before.handler;
+        old.flags = old.flags & !u64::from(sa::SIGINFO) | u64::from(before.flags & sa::SIGINFO);
+        old.mask = before.mask;
+    }
+    match new {
+        Some(new) if signal == TIMER_SIGNAL && new.handler != entry::tick_entry as *const () as u64 => take_over(),
+        Some(_) if signal != TIMER_SIGNAL => wrap(signal),
+        _ => {}
     }
 }
 
@@ -273,7 +300,6 @@ pub fn with_true_action<T>(run: impl FnOnce() -> T) -> T {
 
 /// # Safety
 /// As for `sigaction`.
-#[unsafe(export_name = "sigaction")]
 pub unsafe extern "C" fn exported_sigaction(signal: i32, new: *const SigAction, old: *mut SigAction) -> i32 {
     // SAFETY: the program's call.
     unsafe { sigaction(signal, new, old) }

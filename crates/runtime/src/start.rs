@@ -2,13 +2,21 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::come_back::returning;
 use crate::join::{self, Origin};
 use crate::thread::{self, Inheritance};
-use crate::{altstack, area, auxv, environment, fork, link_map, masks, real, session, signals, syscall, trace};
+use crate::{
+    altstack, area, auxv, environment, exact, fork, link_map, masks, places, real, session, signals, syscall, trace,
+};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: unsafe extern "C" fn(i32, *mut *mut u8, *mut *mut u8) = construct;
+static CONSTRUCTOR: unsafe extern "C" fn() = constructor;
+
+returning! {
+    /// For the dynamic linker, which in exact mode goes on in its copy.
+    constructor calls construct
+}
 
 unsafe extern "C" fn construct(_: i32, _: *mut *mut u8, environment: *mut *mut u8) {
     // SAFETY: the dynamic linker passes what the kernel made, and nobody has seen it yet.
@@ -17,6 +25,7 @@ unsafe extern "C" fn construct(_: i32, _: *mut *mut u8, environment: *mut *mut u
         if !environment::take(environment) {
             return;
         }
+        places::learn(&auxv);
         area::allow_fsgsbase(auxv.has_fsgsbase);
         let Some(r_debug) = link_map::learn_r_debug(&auxv) else { return };
         start(r_debug as u64);
@@ -36,7 +45,11 @@ fn start(r_debug: u64) {
         && join::join(Origin::Program);
     let Some(session) = session::attached().filter(|_| is_ready) else { return };
     session.control.r_debug.store(r_debug, Relaxed);
+    exact::learn(session);
     session::activate();
     signals::install();
     thread::begin(session, Inheritance { blocked_by_program: masks::claim(), preferred_area: 0 });
+    if exact::is_on() {
+        exact::ask(session.control);
+    }
 }

@@ -103,6 +103,13 @@ pub unsafe fn munmap(at: u64, bytes: u64) {
 }
 
 /// # Safety
+/// Nothing may use the range any more.
+pub unsafe fn make_inaccessible(at: u64, bytes: u64) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { raw(10, [at as usize, bytes as usize, 0, 0, 0, 0]) }
+}
+
+/// # Safety
 /// The advice must not discard anything in use.
 pub unsafe fn madvise(at: u64, bytes: u64, advice: usize) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
@@ -187,6 +194,15 @@ pub fn thread_cpu_ns() -> u64 {
     let mut now = Timespec::default();
     // SAFETY: `now` is a complete structure.
     let _ = unsafe { raw(228, [CLOCK_THREAD_CPUTIME_ID, &raw mut now as usize, 0, 0, 0, 0]) };
+    now.as_ns()
+}
+
+/// Time that always goes on.
+pub fn monotonic_ns() -> u64 {
+    const CLOCK_MONOTONIC: usize = 1;
+    let mut now = Timespec::default();
+    // SAFETY: `now` is a complete structure.
+    let _ = unsafe { raw(228, [CLOCK_MONOTONIC, &raw mut now as usize, 0, 0, 0, 0]) };
     now.as_ns()
 }
 

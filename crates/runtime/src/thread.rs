@@ -4,14 +4,16 @@
 //! value, which the C library calls after the program's last code in the thread, or nearly so. A thread that ends in any other
 //! way leaves its area taken.
 
+use core::arch::{asm, naked_asm};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use wire::control::{SYSTEM_CALLS_OFFSET, TickSource};
 use wire::thread::{MAGIC, thread_state};
 
 use crate::area::{self, Area};
+use crate::come_back::returning;
 use crate::session::{self, Session};
-use crate::{altstack, fork, real, stream, syscall, timer};
+use crate::{altstack, exact, fork, real, stream, syscall, timer, twins};
 
 /// What a thread takes over from the one that made it.
 #[derive(Clone, Copy, Default)]
@@ -34,7 +36,7 @@ pub fn last_interval_ns() -> u64 {
 pub fn prepare() -> bool {
     let mut key = 0;
     // SAFETY: the C library's own function; the destructor has the right type.
-    let made = real::PTHREAD_KEY_CREATE.get().is_some_and(|create| unsafe { create(&raw mut key, destroy) == 0 });
+    let made = real::PTHREAD_KEY_CREATE.get().is_some_and(|create| unsafe { create(&raw mut key, destructor) == 0 });
     KEY.store(key, Relaxed);
     made
 }
@@ -84,6 +86,9 @@ fn initialize(area: &Area) {
         (*header).random = control.seed.load(Relaxed).wrapping_add(nth << 32).wrapping_add(area.index as u64);
         (*header).timer_id = -1;
         (*header).magic = MAGIC;
+    }
+    if exact::is_on() {
+        exact::initialize(area);
     }
     area.header().state.store(thread_state::NATIVE, Relaxed);
     area.header().last_cpu_ns.store(0, Relaxed);
@@ -177,13 +182,43 @@ pub fn timer_of(area: &Area) -> Option<i32> {
     i32::try_from(id).ok().filter(|&id| id >= 0)
 }
 
-unsafe extern "C" fn destroy(_: u64) {
+/// The destructor for the C library.
+#[unsafe(naked)]
+unsafe extern "C" fn destructor() {
+    naked_asm!("mov rsi, [rsp]", "jmp {destroy}", destroy = sym returning_destroy)
+}
+
+returning! {
+    /// Jumped to.
+    returning_destroy calls destroy
+}
+
+/// In exact mode the thread goes on in the copy of its caller until it ends in the gate, by [`exit`].
+unsafe extern "C" fn destroy(_: u64, return_address: u64) {
     fork::stop_waiting();
+    if exact::own_area().is_some() && twins::of(return_address).is_some() {
+        return;
+    }
     if let Some(area) = session::attached().and_then(Area::own) {
         end(&area);
+        area.header().owner_tid.store(0, Release);
     }
 }
 
+/// Ends the calling thread, which is in the gate. Once the area is free, another thread may use it, and the stack that belongs to it.
+///
+/// # Safety
+/// As for the system call `exit`; the area must be the thread's.
+pub unsafe fn exit(area: &Area, status: u64) -> ! {
+    end(area);
+    // SAFETY: the program's call. The thread uses no memory after the store.
+    unsafe {
+        asm!("mov dword ptr [{owner}], 0", "syscall", "ud2", owner = in(reg) area.header().owner_tid.as_ptr(),
+             in("rax") 60, in("rdi") status, options(noreturn, nostack));
+    }
+}
+
+/// Gives back everything that the thread has, except its area.
 fn end(area: &Area) {
     let control = area.session.control;
     let header = area.header();
@@ -195,5 +230,4 @@ fn end(area: &Area) {
     control.threads_ended.fetch_add(1, Relaxed);
     altstack::take_back(area.index);
     area::set_gs_base(0);
-    header.owner_tid.store(0, Release);
 }

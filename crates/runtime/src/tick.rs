@@ -9,9 +9,8 @@
 //! whose scratch must stay.
 
 use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use wire::clusters::{Cluster, LEADER};
 use wire::control::{Control, PERF_CODE, Policy, TICK_COOKIE, TIMER_SIGNAL, TickSource};
 use wire::sample::{Outcome, Registers, SampleHeader};
 use wire::thread::thread_state;
@@ -21,7 +20,7 @@ use crate::area::Area;
 use crate::entry::{self, Next};
 use crate::session::{self, Session};
 use crate::stream::{self, Room};
-use crate::{environment, fork, syscall, thread, timer, unload};
+use crate::{environment, exact, fork, places, syscall, thread, timer, twins, unload};
 
 /// Called by [`entry::tick_entry`].
 pub unsafe extern "C" fn on_tick(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64, next: &mut Next) {
@@ -66,6 +65,10 @@ fn has_used_perf() -> bool {
 }
 
 fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {
+    if exact::is_on() {
+        exact_tick(session, context);
+        return;
+    }
     let Some(area) = Area::own(session) else {
         session.control.foreign_ticks.fetch_add(1, Relaxed);
         return;
@@ -86,6 +89,25 @@ fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {
     }
     adjust_timer(&area);
     header.handler_cycles.fetch_add(syscall::rdtsc().wrapping_sub(tick_tsc), Relaxed);
+}
+
+/// In exact mode a tick brings a thread back into copies that left them because there were none, if it finds it at the start of a block.
+fn exact_tick(session: Session, context: &mut UContext) {
+    let pc = context.registers[register::RIP];
+    if session::is_in_copy(pc) {
+        return;
+    }
+    let Some(area) = Area::own(session) else {
+        session.control.foreign_ticks.fetch_add(1, Relaxed);
+        return;
+    };
+    area.header().ticks.fetch_add(1, Relaxed);
+    let may_enter = exact::may_enter(session.control) && exact::is_native(&area) && !places::is_runtime(pc);
+    if may_enter && let Some(twin) = twins::of_leader(pc) {
+        exact::note_entry(&area);
+        context.registers[register::RIP] = twin;
+    }
+    adjust_timer(&area);
 }
 
 fn take_sample(area: &Area, room: &Room, context: &mut UContext, tick_tsc: u64, overrun: u32) {
@@ -145,7 +167,7 @@ fn registers(context: &UContext) -> Registers {
 /// What comes of a tick at `pc`, and the twin to go on at.
 fn decide(area: &Area, pc: u64) -> (Outcome, Option<u64>) {
     let control = area.session.control;
-    let cluster = session::clusters().iter().find(|cluster| cluster.contains(pc));
+    let cluster = twins::cluster_of(pc);
     if environment::is_no_op() {
         (Outcome::Skipped, None)
     } else if control.enabled.load(Relaxed) == 0 {
@@ -155,7 +177,7 @@ fn decide(area: &Area, pc: u64) -> (Outcome, Option<u64>) {
     } else if follows_system_call(pc, cluster.is_some()) {
         (Outcome::SystemCall, None)
     } else {
-        match cluster.map(|cluster| twin_of(cluster, pc)) {
+        match cluster.map(|cluster| twins::in_cluster(cluster, pc)) {
             None => (Outcome::Outside, None),
             Some(None) => (Outcome::NoCopy, None),
             Some(twin) => (Outcome::Burst, twin),
@@ -173,13 +195,6 @@ fn follows_system_call(pc: u64, is_in_file: bool) -> bool {
     }
     let mut before = [0; 2];
     syscall::copy_own_memory(at, &mut before) == 2 && before == SYSTEM_CALL
-}
-
-fn twin_of(cluster: &Cluster, pc: u64) -> Option<u64> {
-    let entry = (cluster.map + 4 * (pc - cluster.lo)) as *const core::sync::atomic::AtomicU32;
-    // SAFETY: the map has an entry for every address in the cluster.
-    let entry = unsafe { &*entry }.load(Acquire);
-    (entry != 0).then(|| cluster.copy_base + u64::from(entry & !LEADER))
 }
 
 fn start_burst(area: &Area, room: &Room, checks: u32, sample_bytes: u32) {

@@ -24,7 +24,6 @@ pub fn is_traced() -> bool {
 ///
 /// # Safety
 /// As for `ptrace`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptrace(request: u64, pid: u64, address: u64, data: u64) -> i64 {
     const TRACE_ME: u32 = 0;
     let Some(real) = real::PTRACE.get() else { return -1 };

@@ -16,8 +16,9 @@ use wire::control::Control;
 use wire::thread::{MAX_THREADS, thread_state};
 
 use crate::area::Area;
+use crate::come_back::returning;
 use crate::session::{self, Session};
-use crate::{real, syscall};
+use crate::{exact, real, syscall};
 
 /// Calls of `dlclose` under way.
 static RUNNING: AtomicU32 = AtomicU32::new(0);
@@ -40,23 +41,33 @@ pub fn is_pending(control: &Control) -> bool {
     !(is_over && control.unloads_pending.compare_exchange(announced, 0, AcqRel, Relaxed).is_ok())
 }
 
+/// Whether the program changes its own code.
+pub fn is_stopped() -> bool {
+    IS_STOPPED.load(Relaxed)
+}
+
 /// `dlclose` for the program.
 ///
 /// # Safety
 /// As for `dlclose`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: u64) -> i32 {
     let Some(real) = real::DLCLOSE.get() else { return -1 };
     let Some(session) = session::attached() else {
         // SAFETY: the program's call.
         return unsafe { real(handle) };
     };
+    let is_exact = exact::is_on();
     RUNNING.fetch_add(1, SeqCst);
-    announce(session.control);
+    if !is_exact {
+        announce(session.control);
+    }
     let before = unloads_so_far();
     // SAFETY: the program's call.
     let result = unsafe { real(handle) };
-    if unloads_so_far() != before {
+    if is_exact && unloads_so_far() != before {
+        exact::MISSES.forget(0, u64::MAX);
+        exact::wait_for_unload(session.control);
+    } else if unloads_so_far() != before {
         session.control.unloads.fetch_add(1, AcqRel);
         wait_for_bursts(session);
     }
@@ -68,6 +79,10 @@ pub unsafe extern "C" fn dlclose(handle: u64) -> i32 {
 /// Lets no burst start any more, and waits for those that run.
 pub fn stop_for_good(session: Session) {
     if !IS_STOPPED.swap(true, SeqCst) {
+        if exact::is_on() {
+            exact::abandon(session.control);
+            return;
+        }
         announce(session.control);
         wait_for_bursts(session);
     }
@@ -82,8 +97,13 @@ fn announce(control: &Control) {
 fn unloads_so_far() -> u64 {
     let mut count = 0;
     // SAFETY: the C library's own function; the callback writes to `count` only during the call.
-    real::DL_ITERATE_PHDR.get().map(|iterate| unsafe { iterate(take_unloads, &raw mut count) });
+    real::DL_ITERATE_PHDR.get().map(|iterate| unsafe { iterate(returning_take_unloads, &raw mut count) });
     count
+}
+
+returning! {
+    /// For the C library.
+    returning_take_unloads calls take_unloads
 }
 
 unsafe extern "C" fn take_unloads(info: *const u8, size: usize, count: *mut u64) -> i32 {

@@ -32,7 +32,6 @@ unsafe fn with_mask<T>(mask: *const SignalSet, wait: impl Fn(*const SignalSet) -
 
 /// # Safety
 /// As for `sigsuspend`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigsuspend(mask: *const SignalSet) -> i32 {
     let Some(real) = real::SIGSUSPEND.get() else { return -1 };
     // SAFETY: the program's call.
@@ -41,7 +40,6 @@ pub unsafe extern "C" fn sigsuspend(mask: *const SignalSet) -> i32 {
 
 /// # Safety
 /// As for `ppoll`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ppoll(files: *mut u8, count: u64, timeout: *const Timespec, mask: *const SignalSet) -> i32 {
     let Some(real) = real::PPOLL.get() else { return -1 };
     // SAFETY: the program's call.
@@ -50,7 +48,6 @@ pub unsafe extern "C" fn ppoll(files: *mut u8, count: u64, timeout: *const Times
 
 /// # Safety
 /// As for `ppoll`, which programs compiled with checks call by this name.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn __ppoll_chk(
     files: *mut u8,
     count: u64,
@@ -65,7 +62,6 @@ pub unsafe extern "C" fn __ppoll_chk(
 
 /// # Safety
 /// As for `pselect`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pselect(
     count: i32,
     read: *mut u8,
@@ -81,7 +77,6 @@ pub unsafe extern "C" fn pselect(
 
 /// # Safety
 /// As for `epoll_pwait`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_pwait(
     epoll: i32,
     events: *mut u8,
@@ -96,7 +91,6 @@ pub unsafe extern "C" fn epoll_pwait(
 
 /// # Safety
 /// As for `epoll_pwait2`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_pwait2(
     epoll: i32,
     events: *mut u8,
@@ -111,7 +105,6 @@ pub unsafe extern "C" fn epoll_pwait2(
 
 /// # Safety
 /// As for `sigtimedwait`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigtimedwait(set: *const SignalSet, info: *mut SigInfo, timeout: *const Timespec) -> i32 {
     let Some(real) = real::SIGTIMEDWAIT.get() else { return -1 };
     // SAFETY: the program's call.
@@ -137,7 +130,6 @@ pub unsafe extern "C" fn sigtimedwait(set: *const SignalSet, info: *mut SigInfo,
 
 /// # Safety
 /// As for `sigwaitinfo`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigwaitinfo(set: *const SignalSet, info: *mut SigInfo) -> i32 {
     // SAFETY: the program's call.
     unsafe { sigtimedwait(set, info, core::ptr::null()) }
@@ -145,7 +137,6 @@ pub unsafe extern "C" fn sigwaitinfo(set: *const SignalSet, info: *mut SigInfo) 
 
 /// # Safety
 /// As for `sigwait`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigwait(set: *const SignalSet, signal: *mut i32) -> i32 {
     const EINTR: i32 = 4;
     const ENOSYS: i32 = 38;
@@ -172,7 +163,6 @@ pub unsafe extern "C" fn sigwait(set: *const SignalSet, signal: *mut i32) -> i32
 
 /// # Safety
 /// As for `sigpending`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigpending(set: *mut SignalSet) -> i32 {
     let Some(real) = real::SIGPENDING.get() else { return -1 };
     // SAFETY: the program's call.

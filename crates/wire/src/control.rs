@@ -22,6 +22,9 @@ pub const FILE_BYTES: u64 = SYSTEM_CALLS_OFFSET + SYSTEM_CALLS_BYTES;
 /// `clone3`.
 pub const SYSTEM_CALLS_THAT_LEAVE: [u16; 13] = [15, 56, 57, 58, 59, 60, 11, 25, 158, 231, 322, 334, 435];
 
+/// The same in exact mode, besides: `rt_sigaction`, because the kernel must not call a handler in the middle of a copy.
+pub const SYSTEM_CALLS_THAT_LEAVE_EXACT: [u16; 1] = [13];
+
 /// The head of the control file.
 #[repr(C)]
 #[derive(Debug)]
@@ -80,6 +83,66 @@ pub struct Control {
     pub wrapped_signals: AtomicU64,
     /// Address of the dynamic linker's `r_debug`; 0 if it was not found.
     pub r_debug: AtomicU64,
+
+    /// Exact mode.
+    pub exact: Exact,
+}
+
+/// What exact mode needs; see [`crate::exact`].
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Exact {
+    /// Not zero: threads never leave the copies. Written by the agent before the process joins.
+    pub is_on: AtomicU32,
+    /// Written by the runtime: times that a thread asked for copies of everything that is mapped.
+    pub requests: AtomicU32,
+    /// Written by the agent: the value of `requests` before it last looked at what is mapped; all of that has its copies now, or never will.
+    pub answered: AtomicU32,
+    /// Written by the agent: counts up while it lives.
+    pub heartbeat: AtomicU32,
+    /// Written by the runtime: times that a thread went on natively, by [`NativeReason`].
+    pub native: [AtomicU64; NativeReason::COUNT],
+    /// Cycles between going on natively and being back, of threads that came back.
+    pub native_cycles: AtomicU64,
+    /// Times that a thread came back into copies.
+    pub entries: AtomicU64,
+    /// Time stamp counter when the wait for the agent was given up; 0: it never was.
+    pub abandoned_tsc: AtomicU64,
+}
+
+/// Why a thread in exact mode runs natively.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NativeReason {
+    /// A function of the runtime, which comes back by itself.
+    Runtime = 0,
+    /// Code of the kernel in user space (vDSO).
+    Kernel = 1,
+    /// Code outside all clusters: not of a file, or out of reach.
+    Outside = 2,
+    /// Code in a cluster that has no copy, or an address that starts no known block.
+    NoCopy = 3,
+    /// An instruction that copies do not execute.
+    Instruction = 4,
+    /// A system call that makes, replaces or ends a thread or process.
+    SystemCall = 5,
+    /// The agent did not answer.
+    Abandoned = 6,
+}
+
+impl NativeReason {
+    /// Number of reasons.
+    pub const COUNT: usize = 7;
+    /// All reasons.
+    pub const ALL: [NativeReason; NativeReason::COUNT] = [
+        NativeReason::Runtime,
+        NativeReason::Kernel,
+        NativeReason::Outside,
+        NativeReason::NoCopy,
+        NativeReason::Instruction,
+        NativeReason::SystemCall,
+        NativeReason::Abandoned,
+    ];
 }
 
 /// Copies of one module, for recovery.
@@ -135,6 +198,7 @@ pub const PERF_CODE: i32 = 1;
 /// `si_value` of the runtime's timers.
 pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
-const _: () = assert!(size_of::<Control>() == 120);
+const _: () = assert!(size_of::<Control>() == 120 + size_of::<Exact>());
+const _: () = assert!(size_of::<Exact>() == 16 + 8 * (NativeReason::COUNT + 3));
 const _: () = assert!(size_of::<ModuleSlot>() == 64);
 const _: () = assert!(FILE_BYTES.is_multiple_of(crate::PAGE));

@@ -56,6 +56,10 @@ pub struct Welcome {
     pub n_files: u32,
     /// Not zero: the clusters' copies and maps are already mapped (a forked child); only control file and arena come with the message.
     pub shares_copies: u32,
+    /// Logarithm of the bytes of a thread area.
+    pub area_bits: u32,
+    /// Thread areas in the arena.
+    pub n_areas: u32,
     /// Address for the control file; 0: anywhere.
     pub control: u64,
     /// Address for the arena; 0: anywhere.
@@ -79,5 +83,5 @@ pub struct Ready {
 }
 
 const _: () = assert!(size_of::<Hello>() == 32);
-const _: () = assert!(size_of::<Welcome>() == 32 + 48 * N_CLUSTERS);
+const _: () = assert!(size_of::<Welcome>() == 40 + 48 * N_CLUSTERS);
 const _: () = assert!(size_of::<Ready>() == 24);

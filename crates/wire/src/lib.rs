@@ -20,13 +20,14 @@
 
 pub mod clusters;
 pub mod control;
+pub mod exact;
 pub mod hello;
 pub mod recovery;
 pub mod sample;
 pub mod thread;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Size of a page; all mappings are multiples of it.
 pub const PAGE: u64 = 4096;

@@ -115,8 +115,15 @@ pub struct ThreadHeader {
     pub unloads_pending: u64,
     /// Number of the current system call.
     pub system_call_number: u64,
+    /// What a probe keeps for the present activation of a function: the path register in the low half, the offset of the calling context
+    /// in the area in the high half.
+    pub frame: AtomicU64,
+    /// Address of the runtime's gate; see [`crate::exact`].
+    pub gate: u64,
+    /// Cycles of native code since `native_since`, in exact mode; only while the thread is native.
+    pub native_since: u64,
     /// Zero.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 2],
 
     /// The clusters of the process.
     pub clusters: [Cluster; N_CLUSTERS],
@@ -143,6 +150,23 @@ pub struct ThreadHeader {
     pub armed_interval_ns: u64,
     /// Kernel's number of the thread's timer; negative: none.
     pub timer_id: i64,
+
+    /// Not zero: the gate has saved the program's registers in `gate_registers`, and the processor's are its own.
+    pub is_in_gate: u64,
+    /// General registers in hardware order, then the flags as `pushfq` stores them.
+    pub gate_registers: [u64; 17],
+    /// The program's signal mask while the gate blocks all signals.
+    pub gate_mask: u64,
+    /// Top of the stack that the gate runs on.
+    pub gate_stack: u64,
+    /// Where the return address is that the runtime has replaced while the thread is in code of the kernel; 0: nowhere.
+    pub hook_slot: u64,
+    /// That return address.
+    pub hook_return: u64,
+    /// Used entries of the path table.
+    pub n_path_entries: AtomicU64,
+    /// Path ends that found the path table full.
+    pub lost_paths: AtomicU64,
 }
 
 /// Offsets in [`ThreadHeader`], for generated code.
@@ -186,6 +210,14 @@ pub mod offset {
     pub const SYSTEM_CALLS_THAT_LEAVE: u32 = offset_of!(ThreadHeader, system_calls_that_leave) as u32;
     /// Of `unloads_pending`.
     pub const UNLOADS_PENDING: u32 = offset_of!(ThreadHeader, unloads_pending) as u32;
+    /// Of `frame`.
+    pub const FRAME: u32 = offset_of!(ThreadHeader, frame) as u32;
+    /// Of `n_path_entries`.
+    pub const N_PATH_ENTRIES: u32 = offset_of!(ThreadHeader, n_path_entries) as u32;
+    /// Of `lost_paths`.
+    pub const LOST_PATHS: u32 = offset_of!(ThreadHeader, lost_paths) as u32;
+    /// Of `gate`.
+    pub const GATE: u32 = offset_of!(ThreadHeader, gate) as u32;
     /// Of `system_call_number`.
     pub const SYSTEM_CALL_NUMBER: u32 = offset_of!(ThreadHeader, system_call_number) as u32;
 

@@ -145,7 +145,7 @@ fn salvage(arena: &Arena) -> (Drained, Vec<Sample>) {
 
 #[test]
 fn samples_arrive_as_they_were_written() {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     let written = [Sample::new(1, 0, 0), Sample::new(2, 1000, 7), Sample::new(3, 3, 4001)];
     assert!(written.iter().all(|sample| producer.produce(sample)));
@@ -158,7 +158,7 @@ fn samples_arrive_as_they_were_written() {
 
 #[test]
 fn a_full_ring_is_freed_and_used_again() {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     let mut reader = Reader::new();
     for _ in 0..3 {
@@ -180,7 +180,7 @@ fn a_full_ring_is_freed_and_used_again() {
 #[test]
 fn a_running_producer_is_read_in_order() {
     const SAMPLES: u32 = 5000;
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     let mut reader = Reader::new();
     let mut read = Vec::new();
@@ -208,7 +208,7 @@ fn a_running_producer_is_read_in_order() {
 
 #[test]
 fn areas_that_nobody_set_up_are_left_alone() {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     producer.produce(&Sample::new(1, 1, 1));
     producer.0.header64(offset_of!(ThreadHeader, magic)).store(0, SeqCst);
@@ -217,7 +217,7 @@ fn areas_that_nobody_set_up_are_left_alone() {
 
 /// Changes one word of a good sample, with a good one before and after it.
 fn damaged(word: usize, value: u64) -> (Drained, Vec<Sample>) {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     let mut reader = Reader::new();
     let good = Sample::new(1, 2, 3);
@@ -257,7 +257,7 @@ fn a_bad_sample_drops_what_follows_it() {
 
 #[test]
 fn committed_that_makes_no_sense_is_counted() {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     let mut reader = Reader::new();
     producer.produce(&Sample::new(1, 0, 0));
@@ -270,7 +270,7 @@ fn committed_that_makes_no_sense_is_counted() {
 
 #[test]
 fn the_burst_of_a_dead_process_is_salvaged() {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     let first = Sample::new(1, 5, 6);
     producer.produce(&first);
@@ -284,7 +284,7 @@ fn the_burst_of_a_dead_process_is_salvaged() {
 
 #[test]
 fn a_burst_that_had_ended_keeps_its_reason() {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let mut sample = Sample::new(2, 0, 1);
     Producer::new(&arena).begin(&sample, thread_state::ENDED, EndReason::Outside);
     sample.end_reason = EndReason::Outside as u8;
@@ -293,7 +293,7 @@ fn a_burst_that_had_ended_keeps_its_reason() {
 
 #[test]
 fn nothing_is_salvaged_from_nonsense() {
-    let (arena, _file) = Arena::create().unwrap();
+    let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     let sample = Sample::new(2, 2, 1);
     producer.begin(&sample, thread_state::NATIVE, EndReason::None);
@@ -314,7 +314,7 @@ proptest! {
     /// However production and draining interleave, what comes out is what went in.
     #[test]
     fn nothing_is_lost_or_reordered(steps in proptest::collection::vec((0usize..30_000, 0u32..20_000, 0u8..4), 1..60)) {
-        let (arena, _file) = Arena::create().unwrap();
+        let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
         let producer = Producer::new(&arena);
         let mut reader = Reader::new();
         let mut expected = VecDeque::new();
@@ -344,7 +344,7 @@ proptest! {
         current in prop_oneof![any::<u32>(), 0u32..5],
         thread_state in 0u32..4,
     ) {
-        let (arena, _file) = Arena::create().unwrap();
+        let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
         let producer = Producer::new(&arena);
         for (index, &word) in header.iter().enumerate().skip(2) {
             producer.0.header64(8 * index).store(word, SeqCst);

@@ -22,7 +22,7 @@ pub fn print(module: &Module<'_>, only: Option<&FunctionFlow>, threads: Threads,
     let cluster = if module.image.entry().is_some() { PROGRAM } else { LIBRARIES };
     let copy = emit::translate(&module.image, &module.flow, Options { cluster, probe: Probe::Trace }, &threads);
     let base = emit::image_base(&module.image).0;
-    let position = Position { module_base: base, copy: base + DISTANCE, cluster_lo: base };
+    let position = Position { module_base: base, copy: base + DISTANCE, cluster_lo: base, first_cell: 0, first_key: 1 };
     let code = copy.place(&position)?;
     let is_shown = |run: &Run| {
         let at = image::Svma(base + u64::from(run.original));

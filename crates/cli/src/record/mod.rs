@@ -7,6 +7,7 @@
 mod budget;
 mod code;
 mod digest;
+mod exact;
 mod layout;
 mod live;
 pub mod outside;
@@ -82,6 +83,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         stride: props.stride,
         seed: props.seed,
         tick_source: source,
+        is_exact: props.exact.is_some(),
     };
     let listener = Listener::bind()?;
     let injection = launchability.is_profilable().then(|| -> Result<Injection> {
@@ -154,7 +156,8 @@ fn attend(
         if told_to_end.is_some_and(|since| since.elapsed() > PATIENCE) {
             return Ok(None);
         }
-        let has_samples = session.step();
+        // In exact mode the program waits for answers.
+        let has_samples = session.step() || props.exact.is_some();
         nap = if has_samples { SHORTEST_NAP.max(nap / 2) } else { (nap * 2).min(LONGEST_NAP) };
         if let Some(live) = &mut live {
             live.attend(session.take_latest());
@@ -198,14 +201,24 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         },
         asked_rate_hz: rate_hz,
     };
-    for (name, value) in summary::facts(&session, &ending) {
+    let exact = props.exact.map(|exact| (exact, session.exact_outcome()));
+    let facts = match &exact {
+        Some((exact, outcome)) => exact::facts(&session, outcome, *exact, &ending),
+        None => summary::facts(&session, &ending),
+    };
+    for (name, value) in facts {
         session.recording.fact(name, value);
     }
-    let mut profile = session.builder.profile();
+    let mut profile = exact.as_ref().map_or_else(|| session.builder.profile(), |(_, outcome)| outcome.profile.clone());
     name_functions(&mut profile);
     session.write(&profile);
     if !props.quiet {
-        let text = summary::text(&session, &ending, props.budget);
+        let text = match &exact {
+            Some((exact, outcome)) => {
+                exact::text(&session, outcome, *exact, &ending, &props.output.display().to_string())
+            }
+            None => summary::text(&session, &ending, props.budget),
+        };
         let _ = write!(std::io::stderr(), "strobe: {}: {}\n{text}", ending.command, ending.how);
     }
     if let Some(error) = &session.write_error {
@@ -267,6 +280,7 @@ fn tick_source(props: &RecordProps) -> TickSource {
         TickChoice::Timer => TickSource::PosixTimer,
         TickChoice::Perf => TickSource::Perf,
         TickChoice::Off => TickSource::Off,
+        TickChoice::Auto if props.exact.is_some() => TickSource::PosixTimer,
         TickChoice::Auto => {
             let is_fast = props.rate_hz.is_some_and(|hz| hz > TIMER_LIMIT_HZ);
             if is_fast && attach::probe::system().has_perf_ticks { TickSource::Perf } else { TickSource::PosixTimer }

@@ -43,6 +43,10 @@ pub struct Watched {
     pub hindrance: Option<Hindrance>,
     /// Threads that were seen to get no ticks.
     pub blind_threads: HashSet<u32>,
+    /// Modules that are gone, but whose counters are not.
+    pub retired: Vec<Module>,
+    /// In exact mode: the request that is being worked on.
+    pub answering: Option<u32>,
 }
 
 /// A module of the process.
@@ -102,6 +106,8 @@ impl Watched {
             perf_ticks: None,
             hindrance: None,
             blind_threads: HashSet::new(),
+            answering: None,
+            retired: Vec::new(),
         }
     }
 
@@ -112,6 +118,36 @@ impl Watched {
     }
 
     /// A module has been translated and placed.
+    /// Whether there are modules that are being translated.
+    pub fn has_gaps(&self) -> bool {
+        let is_awaited = |module: &Module| {
+            module.translation.is_none() && module.problem.is_none() && module.mapped.cluster.is_some()
+        };
+        self.modules.iter().any(is_awaited)
+    }
+
+    /// In exact mode, calls remember where they led; when code is gone, they must find out anew.
+    pub fn forget_targets(&self) {
+        let mut targets: HashSet<u32> = HashSet::new();
+        for module in self.modules.iter().chain(&self.retired) {
+            let Some((translation, placed)) = module.translation.as_ref().zip(module.placed) else { continue };
+            let mut next = self.process.first_counters(placed).cell;
+            for cell in translation.copy.cells() {
+                if cell.kind == emit::CellKind::Target {
+                    targets.insert(next);
+                }
+                next += cell.n_cells();
+            }
+        }
+        // A process that is gone has nothing to forget.
+        let _ = self.process.clear_cells(&mut |number| targets.contains(&number));
+    }
+
+    /// Whether there is a module at this address whose translation is not known.
+    pub fn lacks(&self, base: u64) -> bool {
+        self.modules.iter().any(|module| module.mapped.base == base && module.translation.is_none())
+    }
+
     pub fn add_translation(&mut self, base: u64, translation: &Arc<Translation>, placed: Option<Placed>) {
         let Some(module) = self.modules.iter_mut().find(|module| module.mapped.base == base) else { return };
         module.translation = Some(Arc::clone(translation));
@@ -142,12 +178,12 @@ impl Watched {
     }
 
     /// A module has been unloaded.
-    pub fn remove(&mut self, base: u64) -> Option<Module> {
-        let index = self.modules.iter().position(|module| module.mapped.base == base)?;
+    pub fn remove(&mut self, base: u64) {
+        let Some(index) = self.modules.iter().position(|module| module.mapped.base == base) else { return };
         self.unwinder.remove(base);
         self.layout.remove(base);
         self.checked.retain(|module| module.start != base);
-        Some(self.modules.remove(index))
+        self.retired.push(self.modules.remove(index));
     }
 
     /// Takes one sample.

@@ -3,6 +3,7 @@
 //! Three threads: one waits for processes to join, one translates, and this one does the rest, a few hundred times a second at most.
 //! Nothing that the target waits for happens here; it waits for nothing.
 
+mod exact_mode;
 mod modules;
 mod processes;
 
@@ -21,6 +22,7 @@ use wire::control::TickSource;
 use crate::props::RecordProps;
 use crate::record::budget::Budget;
 use crate::record::digest::PROBES;
+use crate::record::exact;
 use crate::record::outside::Requests;
 use crate::record::process::Watched;
 use crate::record::summary;
@@ -74,6 +76,8 @@ pub struct Session<'a> {
     /// What was written last, for a live view.
     latest: Option<Profile>,
     pub delivery_seconds: f64,
+    /// Counters of exact mode.
+    pub exact: exact::Totals,
 }
 
 /// Counters of processes that have ended, and of the agent's reading.
@@ -125,12 +129,14 @@ impl<'a> Session<'a> {
         recording: Recording,
         requests: Requests,
     ) -> Session<'a> {
-        let probe = match props.probe {
-            crate::props::Probe::Trace => emit::Probe::Trace,
-            crate::props::Probe::None | crate::props::Probe::Off => emit::Probe::None,
+        let probe = match (props.exact, props.probe) {
+            (Some(exact), _) => emit::Probe::Exact(exact::counting(exact)),
+            (None, crate::props::Probe::Trace) => emit::Probe::Trace,
+            (None, crate::props::Probe::None | crate::props::Probe::Off) => emit::Probe::None,
         };
         let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
-        let translator = Arc::new(Translator::new(props.use_cache, probe, props.verify, n_threads));
+        let translator =
+            Arc::new(Translator::new(props.use_cache, probe, props.verify || props.exact.is_some(), n_threads));
         let (send_done, done) = channel();
         let work = Work::start(Arc::clone(&translator), send_done);
         let (send_joined, joined) = channel();
@@ -183,6 +189,7 @@ impl<'a> Session<'a> {
             write_error: None,
             latest: None,
             delivery_seconds: 0.0,
+            exact: exact::Totals::default(),
         }
     }
 
@@ -194,6 +201,7 @@ impl<'a> Session<'a> {
         let before = self.tally.n_samples;
         self.drain();
         self.rescan();
+        self.answer_requests();
         if self.last_adjust.elapsed() >= ADJUST_EVERY {
             self.last_adjust = Instant::now();
             self.adjust();
@@ -211,11 +219,11 @@ impl<'a> Session<'a> {
         for watched in &self.processes {
             watched.process.stop();
         }
-        let mut processes = std::mem::take(&mut self.processes);
-        for watched in &mut processes {
-            self.end(watched);
+        for _ in 0..self.processes.len() {
+            let mut watched = self.processes.remove(0);
+            self.end(&mut watched);
+            self.processes.push(watched);
         }
-        self.processes = processes;
         self.set_enabled(false);
     }
 
@@ -287,7 +295,7 @@ impl<'a> Session<'a> {
             }
             watched.blind_threads.extend(watched.process.threads_that_block_ticks().unwrap_or_default());
         }
-        if self.last_write.elapsed() >= self.write_time * WRITE_PAUSE {
+        if self.props.exact.is_none() && self.last_write.elapsed() >= self.write_time * WRITE_PAUSE {
             let facts = summary::facts_so_far(self, &super::command_line(self.props));
             for (name, value) in &facts {
                 self.recording.fact(name, value);
@@ -323,7 +331,7 @@ impl<'a> Session<'a> {
 
     /// Whether a translation that the next run can use is under way.
     pub fn prepares_next_run(&self) -> bool {
-        self.props.use_cache && self.work.is_wanted()
+        self.props.use_cache && (self.work.is_wanted() || self.work.is_indexing())
     }
 
     pub fn is_translating(&self) -> bool {

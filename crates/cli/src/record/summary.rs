@@ -288,16 +288,16 @@ fn attained_rate(session: &Session<'_>, cpu: f64) -> f64 {
 }
 
 #[derive(Default)]
-struct Modules {
-    n_translated: usize,
-    n_from_cache: usize,
-    n_functions: u64,
-    n_instructions: u64,
-    time: Duration,
+pub struct Modules {
+    pub n_translated: usize,
+    pub n_from_cache: usize,
+    pub n_functions: u64,
+    pub n_instructions: u64,
+    pub time: Duration,
 }
 
 impl Modules {
-    fn of(session: &Session<'_>) -> Modules {
+    pub fn of(session: &Session<'_>) -> Modules {
         let mut modules = Modules::default();
         for translation in session.translator.all().into_iter().filter_map(|(_, known)| known.ok()) {
             let statistics = translation.copy.statistics();

@@ -43,6 +43,11 @@ pub struct BlockIndex {
 }
 
 impl BlockIndex {
+    /// The control flow that it was made from.
+    pub fn flow(&self) -> &ModuleFlow {
+        &self.flow
+    }
+
     pub fn new(flow: Arc<ModuleFlow>) -> BlockIndex {
         let mut starts: FxHashMap<Svma, Vec<(u32, BlockId)>> = FxHashMap::default();
         let mut return_sites = FxHashMap::default();

@@ -165,7 +165,7 @@ impl Translator {
             None => (&key.path, source.modified).hash(&mut hasher),
         }
         // The same build-id with another size is another file, whatever it claims.
-        (source.len, key.cluster, self.probe as u8, own_identity()).hash(&mut hasher);
+        (source.len, key.cluster, self.probe, own_identity()).hash(&mut hasher);
         let name = key.path.file_name().unwrap_or_default().to_string_lossy();
         format!("{name}-{:016x}.copy", hasher.finish())
     }

@@ -23,7 +23,7 @@ pub struct Job {
 #[derive(Debug)]
 pub struct Done {
     pub pid: u32,
-    pub base: u64,
+    pub module: MappedModule,
     pub result: Result<(Arc<Translation>, Placed), String>,
 }
 
@@ -45,6 +45,10 @@ struct Queue {
     jobs: HashMap<(u32, u64), Job>,
     is_closed: bool,
     is_busy: bool,
+    /// The process whose module is being worked on.
+    busy_with: Option<u32>,
+    /// Modules in place whose control flow is not known yet.
+    n_indexing: usize,
 }
 
 impl Work {
@@ -53,6 +57,7 @@ impl Work {
         let for_worker = Arc::clone(&shared);
         let (send_placed, placed) = channel::<(FileKey, Done)>();
         let for_indexer = Arc::clone(&translator);
+        let counted = Arc::clone(&shared);
         // Control flow may take its time; the next module should not wait for it.
         std::thread::spawn(move || {
             for (key, each) in placed {
@@ -60,13 +65,16 @@ impl Work {
                     let _ = for_indexer.find_code(&key, translation);
                 }
                 let _ = done.send(each);
+                counted.queue.lock().unwrap_or_else(PoisonError::into_inner).n_indexing -= 1;
             }
         });
         let worker = std::thread::spawn(move || {
             while let Some(job) = for_worker.next() {
                 let result = perform(&translator, &job);
-                let _ = send_placed.send((job.key, Done { pid: job.process.pid(), base: job.module.base, result }));
-                for_worker.queue.lock().unwrap_or_else(PoisonError::into_inner).is_busy = false;
+                for_worker.queue.lock().unwrap_or_else(PoisonError::into_inner).n_indexing += 1;
+                let _ = send_placed.send((job.key, Done { pid: job.process.pid(), module: job.module, result }));
+                let mut queue = for_worker.queue.lock().unwrap_or_else(PoisonError::into_inner);
+                (queue.is_busy, queue.busy_with) = (false, None);
             }
         });
         Work { shared, worker: Some(worker) }
@@ -89,6 +97,17 @@ impl Work {
     pub fn is_idle(&self) -> bool {
         let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.jobs.is_empty() && !queue.is_busy
+    }
+
+    /// Whether the control flow of a module that is in place is still being found.
+    pub fn is_indexing(&self) -> bool {
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).n_indexing != 0
+    }
+
+    /// Whether modules of the process are being placed, or are waiting for that.
+    pub fn has_jobs_for(&self, pid: u32) -> bool {
+        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.busy_with == Some(pid) || queue.jobs.keys().any(|&(owner, _)| owner == pid)
     }
 
     /// Whether something is being translated that ticks have hit, or is waiting for that.
@@ -123,7 +142,7 @@ impl Shared {
             }
             let most_wanted = queue.jobs.iter().max_by_key(|(key, job)| (job.urgency, **key)).map(|(&key, _)| key);
             if let Some(job) = most_wanted.and_then(|key| queue.jobs.remove(&key)) {
-                queue.is_busy = true;
+                (queue.is_busy, queue.busy_with) = (true, Some(job.process.pid()));
                 return Some(job);
             }
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,9 @@ use crate::process::{Hang, Outcome, Running};
 /// Options of `strobe record`: the defaults, long bursts at a high rate, and short ones at the highest.
 pub const SETTINGS: [&[&str]; 3] = [&[], &["--rate", "2000", "--burst", "10000"], &["--rate", "4000", "--burst", "64"]];
 
+/// The same for exact mode.
+const EXACT_SETTINGS: [&[&str]; 1] = [&["--exact"]];
+
 /// A run that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -18,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub fn expect_transparent(executable: &Executable) {
     let native = run_native(executable);
     expect_same("a second run alone", &native, &run_native(executable));
-    for settings in SETTINGS {
+    for settings in SETTINGS.into_iter().chain(EXACT_SETTINGS) {
         let what = format!("strobe record {}", settings.join(" "));
         let recorded = finish(&what, start_recorded(executable, settings));
         expect_same(&what, &native, &recorded);

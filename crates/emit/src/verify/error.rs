@@ -74,6 +74,25 @@ pub enum Fault {
     },
     /// A cycle without a check.
     Cycle,
+    /// Cells are listed twice, not at all, or for something that does not exist.
+    Cells,
+    /// The paths of a function cannot be counted as the copy lists them.
+    Paths,
+    /// Something else is counted than must be.
+    Counted {
+        /// Where it would have to be complete.
+        at: u32,
+    },
+    /// A call does not note where its return leads, or notes it where nothing must be noted.
+    Note {
+        /// Where it is gone.
+        at: u32,
+    },
+    /// A jump through a table leaves no row of numbers, or a wrong one.
+    Row {
+        /// Where the jump is gone.
+        at: u32,
+    },
     /// Code that nothing leads to, or padding and literals that are not what they should be.
     Unreached {
         /// Where it is.
@@ -104,6 +123,11 @@ impl fmt::Display for Fault {
             Fault::Transfer { at } => write!(f, "copy+{at:#x}: leads to the wrong place"),
             Fault::Unchecked { at } => write!(f, "copy+{at:#x}: lacks a check"),
             Fault::Cycle => write!(f, "a cycle without a check"),
+            Fault::Cells => write!(f, "cells are listed wrongly"),
+            Fault::Paths => write!(f, "paths that cannot be counted as listed"),
+            Fault::Counted { at } => write!(f, "copy+{at:#x}: something else is counted than must be"),
+            Fault::Note { at } => write!(f, "copy+{at:#x}: the return table is not what it must be"),
+            Fault::Row { at } => write!(f, "copy+{at:#x}: no row of numbers, or a wrong one"),
             Fault::Unreached { at } => write!(f, "copy+{at:#x}: nothing leads here, and it is no padding"),
         }
     }

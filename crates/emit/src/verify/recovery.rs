@@ -30,7 +30,7 @@ pub(super) fn is_right(run: &Run, into: u32, state: &State) -> bool {
         kind::SYSTEM_CALL => Value::Address(original),
         _ => return false,
     };
-    state.is_at(arrives) && recovered.is_restored()
+    recovered.is_at(arrives) && recovered.is_restored()
 }
 
 fn undo(recovered: &mut State, saved: u8, save_end: &[u8], into: u32) {

@@ -4,6 +4,7 @@ use flow::liveness::LiveSet;
 use wire::sample::EndReason;
 use wire::thread::offset;
 
+use super::exact::{Known, Outcome, Progress};
 use crate::chunk::Original;
 
 /// What a register or a field of the thread's header holds.
@@ -48,6 +49,8 @@ pub(super) enum Value {
     LeaveByte,
     PendingAddress,
     Pending,
+    /// What only copies have that are never left.
+    Exact(Known),
 }
 
 /// What the flags hold.
@@ -65,6 +68,8 @@ pub(super) enum Flags {
     Sign(usize),
     /// Checks left.
     Checks,
+    /// What only copies compare that are never left.
+    Exact(Outcome),
 }
 
 /// Fields of the thread's header that hold something for a while.
@@ -133,6 +138,11 @@ impl Needs {
         Needs { registers, flags: !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() }
     }
 
+    /// The same with flags needed or not.
+    pub fn with_flags(self, flags: bool) -> Needs {
+        Needs { flags, ..self }
+    }
+
     pub fn register(self, number: usize) -> bool {
         self.registers >> number & 1 != 0
     }
@@ -147,15 +157,23 @@ pub(super) enum Point {
     Target,
 }
 
+/// A jump that is as good an address as where it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alias {
+    pub jump: Original,
+    /// Whether it would jump elsewhere with other flags.
+    pub needs_flags: bool,
+}
+
 /// An abstract state.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub registers: [Value; 16],
     pub flags: Flags,
     pub fields: Fields,
     pub point: Point,
     /// Another address that is as good, because what is between the two changes nothing.
-    pub alias: Option<Original>,
+    pub alias: Option<Alias>,
     /// What of the program's state must be right.
     pub live: Needs,
     /// Why the burst must end, if it ends.
@@ -172,6 +190,8 @@ pub(super) struct State {
     pub not_in: u8,
     /// `rcx` of the program, where a system call has just set it.
     pub rcx_is: Option<Original>,
+    /// What a copy has done that is never left.
+    pub exact: Progress,
 }
 
 impl State {
@@ -193,17 +213,26 @@ impl State {
             n_checks: 0,
             not_in: 0,
             rcx_is: None,
+            exact: Progress::default(),
         }
+    }
+
+    /// Whether an entry of the path table is in hand.
+    pub fn is_searching(&self) -> bool {
+        self.registers[RDX] == Value::Exact(Known::PathSlot)
     }
 
     /// Whether the program is at this address.
     pub fn is_at(&self, address: Value) -> bool {
         match self.point {
-            Point::At(at) => {
-                address == Value::Address(at) || self.alias.is_some_and(|alias| address == Value::Address(alias))
-            }
+            Point::At(at) => address == Value::Address(at) || self.is_at_alias(address),
             Point::Target => address == Value::Target,
         }
+    }
+
+    fn is_at_alias(&self, address: Value) -> bool {
+        let has_flags = self.flags == Flags::Program && self.live.flags;
+        self.alias.is_some_and(|alias| address == Value::Address(alias.jump) && (has_flags || !alias.needs_flags))
     }
 
     /// Whether all that is live is the program's.

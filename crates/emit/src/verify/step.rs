@@ -8,8 +8,9 @@ use wire::recovery::saves;
 use wire::sample::EndReason;
 use wire::thread::{offset, thread_state};
 
+use super::exact;
 use super::index::{Index, offset_of, original_at};
-use super::state::{Flags, Needs, Point, R11, RAX, RCX, RDX, State, Value};
+use super::state::{Flags, Point, R11, RAX, RCX, RDX, State, Value};
 use super::transfer::Pending;
 
 /// Where control goes after an instruction of a probe.
@@ -19,6 +20,8 @@ pub(super) enum Step {
     Next,
     /// There.
     Jump(u32),
+    /// There, where other ways of the same walk may have arrived in the same state.
+    Back(u32),
     /// There, in that state, or to the next instruction.
     Branch(u32, Box<State>),
     /// To the original, or to the copy of the target: the walk is over.
@@ -27,8 +30,13 @@ pub(super) enum Step {
 
 /// Executes one instruction; `None` if it is not allowed.
 pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
+    if index.copy.probe.stays()
+        && let Some(step) = exact::step(index, state, pending, insn)
+    {
+        return Some(step);
+    }
     if insn.segment_prefix() == Register::GS {
-        return field(state, insn);
+        return field(index, state, insn);
     }
     match insn.code() {
         Code::Jmp_rel8_64 | Code::Jmp_rel32_64 => return Some(Step::Jump(offset_of(insn.near_branch_target()))),
@@ -37,7 +45,7 @@ pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn
         Code::Push_rm64 => push(index, state, pending, insn)?,
         Code::Mov_r64_rm64 => pending.load(state, insn)?,
         Code::Lea_r64_m | Code::Lea_r32_m => address(state, pending, insn)?,
-        Code::Syscall => system_call(state, pending)?,
+        Code::Syscall => system_call(index, state, pending)?,
         Code::Mov_rm32_imm32 => record(state, insn)?,
         _ => other(state, insn)?,
     }
@@ -50,7 +58,7 @@ pub(super) fn unpacked(saved_flags: Value) -> Flags {
 }
 
 /// An instruction with a field of the thread's header.
-fn field(state: &mut State, insn: &Instruction) -> Option<Step> {
+fn field(index: &Index<'_>, state: &mut State, insn: &Instruction) -> Option<Step> {
     let is_absolute = insn.memory_base() == Register::None && insn.memory_index() == Register::None;
     let at = u32::try_from(insn.memory_displacement64()).ok().filter(|_| is_absolute)?;
     let register = |op: u32| Some(insn.op_register(op)).filter(|r| r.is_gpr()).map(|r| r.full_register().number());
@@ -77,7 +85,7 @@ fn field(state: &mut State, insn: &Instruction) -> Option<Step> {
             state.flags = Flags::Checks;
             state.n_checks += 1;
         }
-        Code::Jmp_rm64 => return gone(state, at),
+        Code::Jmp_rm64 => return gone(index, state, at),
         _ => return None,
     }
     Some(Step::Next)
@@ -89,9 +97,10 @@ fn cluster_field(at: u32, field: usize) -> Option<usize> {
 
 fn store(state: &mut State, at: u32, from: usize) -> Option<()> {
     let value = state.registers[from];
-    let live = state.live;
+    // A dead register may hold anything, also when the burst ends.
+    let is_right = state.is_right(from, value);
     if let Some((saved, register)) = state.fields.saved(at) {
-        *saved = Some(value).filter(|&value| register == from && is_program(live, from, value))?;
+        *saved = Some(value).filter(|_| register == from && is_right)?;
         return Some(());
     }
     match (at, value) {
@@ -104,11 +113,6 @@ fn store(state: &mut State, at: u32, from: usize) -> Option<()> {
         _ => return None,
     }
     Some(())
-}
-
-/// Whether a register with this value need not be saved again. A dead one may hold anything, also when the burst ends.
-fn is_program(live: Needs, register: usize, value: Value) -> bool {
-    value == Value::Program || !live.register(register)
 }
 
 fn store_low(state: &mut State, at: u32, from: usize) -> Option<()> {
@@ -126,9 +130,8 @@ fn store_low(state: &mut State, at: u32, from: usize) -> Option<()> {
 }
 
 fn load(state: &mut State, to: usize, at: u32) -> Option<()> {
-    let live = state.live;
     if let Some((&mut saved, register)) = state.fields.saved(at) {
-        state.registers[to] = Some(saved).filter(|&saved| register == to && is_program(live, to, saved))?;
+        state.registers[to] = Some(saved).filter(|&saved| register == to && state.is_right(to, saved))?;
         return Some(());
     }
     state.registers[to] = match at {
@@ -170,10 +173,10 @@ fn compare(state: &mut State, register: usize, at: u32) -> Option<()> {
 }
 
 /// A jump through a field: to the twin of the target, or back to the original.
-fn gone(state: &State, at: u32) -> Option<Step> {
+fn gone(index: &Index<'_>, state: &State, at: u32) -> Option<Step> {
     let arrives = match at {
         offset::TWIN => state.fields.twin == Value::Twin && state.point == Point::Target && !state.has_ended,
-        offset::TARGET => state.has_ended && state.is_at(state.fields.target),
+        offset::TARGET => state.has_ended && state.is_at(state.fields.target) && !index.copy.probe.stays(),
         _ => false,
     };
     (arrives && state.is_restored()).then_some(Step::Gone)
@@ -192,6 +195,9 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
             if taken.not_in == (1 << N_CLUSTERS) - 1 {
                 taken.why = Some(EndReason::Outside);
             }
+            // A second look at a cluster is as good as the first.
+            state.exact.n_looks += 1;
+            state.why.take_if(|why| matches!(why, EndReason::Outside | EndReason::NoCopy));
         }
         (Flags::Sign(cluster), Code::Jns_rel32_64) => {
             taken.why = Some(EndReason::NoCopy);
@@ -245,11 +251,11 @@ fn address(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<(
     Some(())
 }
 
-fn system_call(state: &mut State, pending: &Pending) -> Option<()> {
+fn system_call(index: &Index<'_>, state: &mut State, pending: &Pending) -> Option<()> {
     let (next, live) = pending.next_of_system_call().filter(|_| state.why.is_none() && state.is_restored())?;
     state.fields.saved_rax = Value::Junk;
     state.fields.saved_rdx = Value::Junk;
-    (state.fields.start == Value::Time).then_some(())?;
+    (state.fields.start == Value::Time || index.copy.probe.stays()).then_some(())?;
     state.point = Point::At(next);
     state.live = live;
     state.rcx_is = Some(next);
@@ -276,11 +282,12 @@ fn other(state: &mut State, insn: &Instruction) -> Option<()> {
         saves::RAX => state.fields.saved_rax == Value::Program || !state.live.register(RAX),
         _ => state.fields.saved_rdx == Value::Program || !state.live.register(RDX),
     };
+    let has_flags = state.flags_are_right();
     match insn.code() {
-        Code::Lahf if state.flags == Flags::Program && is_saved(saves::RAX) => {
+        Code::Lahf if has_flags && is_saved(saves::RAX) => {
             state.registers[RAX] = Value::PartialFlags;
         }
-        Code::Seto_rm8 if state.flags == Flags::Program && rax == Value::PartialFlags => {
+        Code::Seto_rm8 if has_flags && rax == Value::PartialFlags => {
             (registers[0] == Register::AL).then_some(())?;
             state.registers[RAX] = Value::PackedFlags;
         }
@@ -301,8 +308,11 @@ fn other(state: &mut State, insn: &Instruction) -> Option<()> {
             state.flags = Flags::Sign(cluster);
         }
         Code::Mov_r32_rm32 if registers[0] == Register::EAX => {
-            let (Value::Map(cluster), Value::TargetOffset(offset)) = (rcx, rax) else { return None };
-            let is_entry = cluster == offset && memory == (Register::RCX, Register::RAX, 4, 0);
+            let base = Some(memory.0).filter(|base| base.is_gpr64())?;
+            let (Value::Map(cluster), Value::TargetOffset(offset)) = (state.registers[base.number()], rax) else {
+                return None;
+            };
+            let is_entry = cluster == offset && memory == (base, Register::RAX, 4, 0);
             // The flags still tell that the offset is less than the span.
             (is_entry && state.flags == Flags::Span(cluster)).then_some(())?;
             state.registers[RAX] = Value::MapEntry(cluster);

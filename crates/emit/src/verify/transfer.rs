@@ -16,8 +16,9 @@ pub(super) enum Pending {
     Call { next: Original, target: Original },
     /// A call of the next instruction: pushes `next`, and is then there.
     PushNext { next: Original },
-    /// A jump, call (pushes `next`) or return (drops bytes) to a computed address.
-    Indirect { insn: Instruction, base: Svma, change: Change },
+    /// A jump, call (pushes `next`) or return (drops bytes) to a computed address; in copies that are never left, the first of the two cells
+    /// that may remember it.
+    Indirect { insn: Instruction, base: Svma, change: Change, cell: Option<u32> },
     /// `syscall`; what is live behind it.
     SystemCall { next: Original, live: Needs },
 }
@@ -48,20 +49,22 @@ impl Pending {
             }
             _ => return None,
         };
+        state.exact.pushed = Some(literal);
         self.go(state, literal == expected, point)
     }
 
     /// The stack pointer moves up.
     pub fn drop(&self, state: &mut State, n_bytes: u64) -> Option<()> {
         let Pending::Indirect { change: Change::Drop(expected), .. } = *self else { return None };
+        state.exact.dropped = Some(n_bytes);
         self.go(state, n_bytes == expected && state.registers[RAX] == Value::Target, Point::Target)
     }
 
     /// `rax` is loaded from something that is no field.
     pub fn load(&self, state: &mut State, load: &Instruction) -> Option<()> {
-        let Pending::Indirect { insn, base, change } = self else { return None };
+        let Pending::Indirect { insn, base, change, .. } = self else { return None };
         let is_ready = load.op0_register() == Register::RAX
-            && state.fields.saved_rax == Value::Program
+            && state.is_right(RAX, state.fields.saved_rax)
             && matches!(state.point, Point::At(_));
         let is_operand = match change {
             Change::Drop(_) => is_top_of_stack(load),
@@ -86,7 +89,15 @@ impl Pending {
         }
     }
 
-    /// Whether the program must arrive by an indirect transfer that looks at the limit.
+    /// The cell that may remember the target.
+    pub fn remembering(&self) -> Option<u32> {
+        match *self {
+            Pending::Indirect { cell, .. } => cell,
+            _ => None,
+        }
+    }
+
+    /// Whether the program must arrive by an indirect transfer that looks at the limit, in copies that are left.
     pub fn must_look_at_limit(&self) -> bool {
         matches!(self, Pending::Indirect { change: Change::None | Change::Drop(_), .. })
     }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use emit::{ModuleCopy, Position, Probe};
+use emit::{Counting, ModuleCopy, Position, Probe};
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 use wire::recovery::{Run, kind};
 use wire::thread::offset;
@@ -24,6 +24,16 @@ fn traced() {
 #[test]
 fn bare() {
     check("bare.txt", Probe::None);
+}
+
+#[test]
+fn counting_blocks() {
+    check("blocks.txt", Probe::Exact(Counting::Blocks));
+}
+
+#[test]
+fn counting_paths() {
+    check("paths.txt", Probe::Exact(Counting::Paths));
 }
 
 #[track_caller]
@@ -56,7 +66,7 @@ pub fn disassembly(copy: &ModuleCopy) -> String {
 
 /// Every instruction of the copy, under the run that it is in and the entries that lead to it.
 fn listing(copy: &ModuleCopy, symbol: impl Fn(u32) -> Option<String>) -> String {
-    let position = Position { module_base: BASE, copy: COPY, cluster_lo: BASE };
+    let position = Position { module_base: BASE, copy: COPY, cluster_lo: BASE, first_cell: 0, first_key: 1 };
     let code = copy.place(&position).expect("the copy reaches the module");
     let mut entries: Vec<(u32, u32, bool)> =
         copy.entries().map(|entry| (entry.copy, entry.original, entry.is_leader)).collect();
@@ -110,7 +120,7 @@ fn describe(run: &Run) -> String {
     if n_saves == 0 { rule } else { format!("{rule}, saves {saves:#x} at {:?}", &save_end[..n_saves]) }
 }
 
-const FIELDS: [(u32, &str); 21] = [
+const FIELDS: [(u32, &str); 25] = [
     (offset::SAVED_RAX, "saved_rax"),
     (offset::SAVED_RCX, "saved_rcx"),
     (offset::SAVED_RDX, "saved_rdx"),
@@ -132,6 +142,10 @@ const FIELDS: [(u32, &str); 21] = [
     (offset::UNLOADS_PENDING, "unloads_pending"),
     (offset::SYSTEM_CALL_NUMBER, "system_call_number"),
     (offset::END_TSC, "end_tsc"),
+    (offset::FRAME, "frame"),
+    (offset::GATE, "gate"),
+    (offset::N_PATH_ENTRIES, "n_path_entries"),
+    (offset::LOST_PATHS, "lost_paths"),
 ];
 
 fn instruction(insn: &Instruction) -> String {

@@ -1,5 +1,6 @@
 //! Whole modules: translated, verified, stored, damaged.
 
+mod exact;
 mod execution;
 mod fixture;
 mod golden;

@@ -2,15 +2,15 @@
 //!
 //! Copies are changed in their stored form, whose arrays come one after the other behind a header of words (see `codec`).
 
-use emit::{ModuleCopy, Probe};
+use emit::{Counting, ModuleCopy, Probe};
 use flow::ModuleFlow;
 use image::Image;
-use wire::recovery::{Run, kind};
+use wire::recovery::{Run, kind, saves};
 use wire::sample::EndReason;
 
 use crate::fixture::{assemble, parse, translate};
 use crate::golden::disassembly;
-use crate::shapes::SHAPES;
+use crate::shapes::{COUNTED, SHAPES};
 use crate::storing::reseal;
 
 /// A good copy, stored.
@@ -32,12 +32,18 @@ struct Layout {
     stretches: usize,
     lengths: usize,
     end: usize,
+    /// Fix-ups of cells and keys, and the list of cells.
+    cells: usize,
+    cell_uses: usize,
+    cell_uses_end: usize,
 }
 
-const HEADER_WORDS: usize = 13;
+const HEADER_WORDS: usize = 16;
 const COUNTERS: usize = 9 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
 const STRETCH_BYTES: usize = 16;
+const SKIPPED_BYTES: usize = 16;
+const CELL_BYTES: usize = 12;
 
 impl Layout {
     fn of(bytes: &[u8]) -> Layout {
@@ -52,7 +58,11 @@ impl Layout {
         let stretches = runs + word(9) * RUN_BYTES;
         let lengths = stretches + word(10) * STRETCH_BYTES;
         let end = lengths + word(11);
-        Layout { code, literals: code + word(5), addresses, records, runs, stretches, lengths, end }
+        let cells = end + word(12) * SKIPPED_BYTES;
+        let cell_uses = cells + (word(13) + word(15)) * 4;
+        let cell_uses_end = cell_uses + word(14) * CELL_BYTES;
+        let literals = code + word(5);
+        Layout { code, literals, addresses, records, runs, stretches, lengths, end, cells, cell_uses, cell_uses_end }
     }
 }
 
@@ -84,8 +94,8 @@ impl<'data> Subject<'data> {
 }
 
 /// A change of a bit is allowed to go unnoticed only if the processor cannot tell, either: some bits of prefixes mean nothing.
-fn every_bit_of_code_matters(probe: Probe) {
-    let file = assemble(SHAPES);
+fn every_bit_of_code_matters(source: &str, probe: Probe) {
+    let file = assemble(source);
     let subject = Subject::new(&file, probe);
     let good = disassembly(&subject.copy());
     for at in subject.layout.code..subject.layout.addresses {
@@ -102,12 +112,44 @@ fn every_bit_of_code_matters(probe: Probe) {
 
 #[test]
 fn every_bit_of_traced_code_matters() {
-    every_bit_of_code_matters(Probe::Trace);
+    every_bit_of_code_matters(SHAPES, Probe::Trace);
 }
 
 #[test]
 fn every_bit_of_bare_code_matters() {
-    every_bit_of_code_matters(Probe::None);
+    every_bit_of_code_matters(SHAPES, Probe::None);
+}
+
+/// Everything that copies which are never left have.
+fn counted() -> String {
+    [SHAPES, COUNTED].concat()
+}
+
+#[test]
+fn every_bit_of_code_that_counts_blocks_matters() {
+    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::Blocks));
+}
+
+#[test]
+fn every_bit_of_code_that_counts_paths_matters() {
+    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::Paths));
+}
+
+#[test]
+fn every_cell_matters() {
+    let file = assemble(&counted());
+    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths] {
+        let subject = Subject::new(&file, Probe::Exact(counting));
+        let Layout { addresses, runs, cells, cell_uses, cell_uses_end, .. } = subject.layout;
+        assert!(cells < cell_uses && cell_uses < cell_uses_end, "{counting:?}");
+        for at in (addresses..runs).chain(cells..cell_uses).step_by(4) {
+            assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "{counting:?}: fix-up at {at:#x}");
+        }
+        for at in (cell_uses..cell_uses_end).step_by(CELL_BYTES) {
+            assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "{counting:?}: kind of the cell at {at:#x}");
+            assert!(subject.is_noticed(|bytes| bytes[at + 4] ^= 1), "{counting:?}: address of the cell at {at:#x}");
+        }
+    }
 }
 
 #[test]
@@ -122,8 +164,13 @@ fn every_fix_up_matters() {
 
 #[test]
 fn every_run_matters() {
-    let file = assemble(SHAPES);
-    let subject = Subject::new(&file, Probe::Trace);
+    every_run_of_a_copy_matters(&assemble(SHAPES), Probe::Trace);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks));
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths));
+}
+
+fn every_run_of_a_copy_matters(file: &[u8], probe: Probe) {
+    let subject = Subject::new(file, probe);
     for (index, run) in subject.copy().runs().iter().enumerate() {
         let at = subject.layout.runs + index * RUN_BYTES;
         let Run { copy, original, kind, .. } = *run;
@@ -135,7 +182,7 @@ fn every_run_matters() {
             let change = |bytes: &mut [u8]| bytes[at + 4..at + 8].copy_from_slice(&(original ^ 1).to_le_bytes());
             assert!(subject.is_noticed(change), "original of the run at {copy:#x}");
         }
-        if matches!(kind, kind::FORWARD | kind::EXIT | kind::AFTER_SYSTEM_CALL) && run.saves != 0 {
+        if matches!(kind, kind::FORWARD | kind::EXIT | kind::AFTER_SYSTEM_CALL) && run.saves > saves::RAX {
             assert!(subject.is_noticed(|bytes| bytes[at + 9] = 1), "saves of the run at {copy:#x}");
         }
         if kind == kind::FORWARD && run.save_end[1] != 0 {
@@ -150,8 +197,13 @@ fn every_run_matters() {
 
 #[test]
 fn every_twin_matters() {
-    let file = assemble(SHAPES);
-    let subject = Subject::new(&file, Probe::Trace);
+    every_twin_of_a_copy_matters(&assemble(SHAPES), Probe::Trace);
+    every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks));
+    every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths));
+}
+
+fn every_twin_of_a_copy_matters(file: &[u8], probe: Probe) {
+    let subject = Subject::new(file, probe);
     let Layout { stretches, lengths, end, .. } = subject.layout;
     for at in (stretches..lengths).step_by(STRETCH_BYTES) {
         let is_leader = subject.bytes[at + 15] & 0x80 != 0;

@@ -5,7 +5,8 @@ use emit::{Error, Position, Probe};
 use crate::fixture::{assemble, parse, translate};
 use crate::shapes::SHAPES;
 
-const NEAR: Position = Position { module_base: 0x40_0000, copy: 0x1040_0000, cluster_lo: 0x40_0000 };
+const NEAR: Position =
+    Position { module_base: 0x40_0000, copy: 0x1040_0000, cluster_lo: 0x40_0000, first_cell: 0, first_key: 1 };
 
 #[test]
 fn reach_is_checked() {
@@ -15,11 +16,18 @@ fn reach_is_checked() {
     assert!(copy.code_len().is_multiple_of(16));
     let far = Position { copy: NEAR.module_base + (1 << 31), ..NEAR };
     assert_eq!(copy.place(&far), Err(Error::OutOfReach));
-    let before = Position { module_base: 1 << 32, copy: (1 << 32) - (1 << 30), cluster_lo: 1 << 32 };
+    let before = Position {
+        module_base: 1 << 32,
+        copy: (1 << 32) - (1 << 30),
+        cluster_lo: 1 << 32,
+        first_cell: 0,
+        first_key: 1,
+    };
     assert!(copy.place(&before).is_ok(), "a copy may be on either side");
     let outside = Position { cluster_lo: NEAR.module_base + (1 << 20), ..NEAR };
     assert_eq!(copy.place(&outside), Err(Error::OutsideCluster));
-    let too_far_in = Position { module_base: 0x8000_0000, copy: 0x9000_0000, cluster_lo: 0x4000_0000 };
+    let too_far_in =
+        Position { module_base: 0x8000_0000, copy: 0x9000_0000, cluster_lo: 0x4000_0000, first_cell: 0, first_key: 1 };
     assert_eq!(copy.place(&too_far_in), Err(Error::OutsideCluster));
 }
 

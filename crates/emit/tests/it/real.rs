@@ -2,24 +2,31 @@
 
 use std::process::Command;
 
-use emit::Probe;
+use emit::{Counting, Options, Probe};
+use flow::Sequential;
+use image::Image;
 
-use crate::fixture::check;
+const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
+const EXACT: [Probe; 3] =
+    [Probe::Exact(Counting::Nothing), Probe::Exact(Counting::Blocks), Probe::Exact(Counting::Paths)];
 
 #[track_caller]
 fn verify(path: &str, min_functions: u64) {
-    verify_with(path, min_functions, Probe::Trace);
-    verify_with(path, min_functions, Probe::None);
+    verify_with(path, min_functions, &[&BURSTS[..], &EXACT].concat());
 }
 
 #[track_caller]
-fn verify_with(path: &str, min_functions: u64, probe: Probe) {
+fn verify_with(path: &str, min_functions: u64, probes: &[Probe]) {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let image = image::Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let copy = check(&image, path, probe);
-    let statistics = copy.statistics();
-    assert!(statistics.functions >= min_functions, "{path}: {statistics:?}");
-    assert_eq!(copy.entries().count() as u64, statistics.instructions, "{path}");
+    let image = Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let flow = flow::analyze(&image, &Sequential);
+    for &probe in probes {
+        let copy = emit::translate(&image, &flow, Options { cluster: 1, probe }, &Sequential);
+        emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{path}, {probe:?}: {fault}"));
+        let statistics = copy.statistics();
+        assert!(statistics.functions >= min_functions, "{path}: {statistics:?}");
+        assert_eq!(copy.entries().count() as u64, statistics.instructions, "{path}");
+    }
 }
 
 #[test]
@@ -57,5 +64,6 @@ fn exceptions() {
 #[test]
 fn a_compiler() {
     let run = Command::new("gcc").arg("-print-prog-name=cc1").output().expect("gcc is needed for this test");
-    verify_with(String::from_utf8_lossy(&run.stdout).trim(), 10_000, Probe::Trace);
+    let probes = [Probe::Trace, Probe::Exact(Counting::Blocks), Probe::Exact(Counting::Paths)];
+    verify_with(String::from_utf8_lossy(&run.stdout).trim(), 10_000, &probes);
 }

@@ -1,12 +1,16 @@
 //! One function for each shape of code that copies treat in a way of its own.
 
-use emit::{Probe, SkipReason};
+use emit::{CellKind, Counting, Options, Probe, SkipReason};
+use flow::Sequential;
+use wire::clusters::N_CLUSTERS;
 use wire::sample::EndReason;
 
 use crate::fixture::{assemble, check, parse, translate};
 
 /// Functions of hand-written assembly; each is named for what it shows.
 pub const SHAPES: &str = include_str!("../shapes.S");
+/// More of them, for copies that count.
+pub const COUNTED: &str = include_str!("../counted.S");
 
 #[test]
 fn all_shapes_verify() {
@@ -18,6 +22,36 @@ fn all_shapes_verify() {
     assert!(statistics.probes_flags_saved > 0, "{statistics:?}");
     for reason in [EndReason::SystemCall, EndReason::Unloading, EndReason::Instruction] {
         assert!(statistics.leaving_for(reason) > 0, "{reason:?}: {statistics:?}");
+    }
+}
+
+#[test]
+fn all_shapes_verify_when_they_are_counted() {
+    let file = assemble(&[SHAPES, COUNTED].concat());
+    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths] {
+        let copy = check(&parse(&file), "shapes", Probe::Exact(counting));
+        let has = |kind: CellKind| copy.cells().iter().any(|cell| cell.kind == kind);
+        let expected = match counting {
+            Counting::Nothing => vec![CellKind::Target],
+            Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
+            Counting::Paths => {
+                vec![CellKind::Target, CellKind::Paths, CellKind::HashedPaths, CellKind::LostPaths]
+            }
+        };
+        assert!(expected.into_iter().all(has), "{counting:?}: {:?}", copy.cells());
+    }
+}
+
+#[test]
+fn copies_verify_in_every_cluster() {
+    let file = assemble(&[SHAPES, COUNTED].concat());
+    let image = parse(&file);
+    let flow = flow::analyze(&image, &Sequential);
+    for cluster in 0..N_CLUSTERS {
+        for probe in [Probe::Trace, Probe::Exact(Counting::Blocks), Probe::Exact(Counting::Paths)] {
+            let copy = emit::translate(&image, &flow, Options { cluster, probe }, &Sequential);
+            assert_eq!(emit::verify(&image, &flow, &copy), Ok(()), "{probe:?} in cluster {cluster}");
+        }
     }
 }
 

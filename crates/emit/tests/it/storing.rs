@@ -2,28 +2,45 @@
 
 use std::sync::OnceLock;
 
-use emit::{Error, ModuleCopy, Probe};
+use emit::{Counting, Error, ModuleCopy, Probe};
 use proptest::prelude::*;
 
 use crate::fixture::{parse, translate};
-use crate::shapes::SHAPES;
+use crate::shapes::{COUNTED, SHAPES};
 
-/// A copy, and the same as bytes.
+/// A program, its copy, and that as bytes.
+#[derive(Clone)]
+struct Stored {
+    file: Vec<u8>,
+    copy: ModuleCopy,
+    bytes: Vec<u8>,
+}
+
 fn stored() -> (ModuleCopy, Vec<u8>) {
-    static STORED: OnceLock<(ModuleCopy, Vec<u8>)> = OnceLock::new();
-    let make = || {
-        let file = crate::fixture::assemble(SHAPES);
-        let (_, copy) = translate(&parse(&file), Probe::Trace);
-        let bytes = copy.to_bytes();
-        (copy, bytes)
-    };
-    STORED.get_or_init(make).clone()
+    static STORED: OnceLock<Stored> = OnceLock::new();
+    let Stored { copy, bytes, .. } = STORED.get_or_init(|| store(Probe::Trace)).clone();
+    (copy, bytes)
+}
+
+fn counted() -> &'static Stored {
+    static STORED: OnceLock<Stored> = OnceLock::new();
+    STORED.get_or_init(|| store(Probe::Exact(Counting::Paths)))
+}
+
+fn store(probe: Probe) -> Stored {
+    let file = crate::fixture::assemble(&[SHAPES, COUNTED].concat());
+    let (_, copy) = translate(&parse(&file), probe);
+    let bytes = copy.to_bytes();
+    Stored { file, copy, bytes }
 }
 
 #[test]
 fn round_trip() {
     let (copy, bytes) = stored();
     assert_eq!(ModuleCopy::from_bytes(&bytes).as_ref(), Ok(&copy));
+    let Stored { copy, bytes, .. } = counted();
+    assert_eq!(ModuleCopy::from_bytes(bytes).as_ref(), Ok(copy));
+    assert!(copy.n_cells() > 0 && copy.n_keys() > 0);
 }
 
 #[test]
@@ -70,8 +87,26 @@ proptest! {
         }
         reseal(&mut bytes);
         if let Ok(copy) = ModuleCopy::from_bytes(&bytes) {
-            let _ = copy.place(&emit::Position { module_base: 0, copy: 0, cluster_lo: 0 });
+            let _ = copy.place(&emit::Position { module_base: 0, copy: 0, cluster_lo: 0, first_cell: 0, first_key: 1 });
             let _ = (copy.entries().count(), copy.original_range(), copy.statistics().probes());
+        }
+    }
+
+    /// The same for those that count; they can be verified, too.
+    #[test]
+    fn forged_copies_that_count_do_no_harm(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = counted().bytes.clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        reseal(&mut bytes);
+        if let Ok(copy) = ModuleCopy::from_bytes(&bytes) {
+            let image = parse(&counted().file);
+            let flow = flow::analyze(&image, &flow::Sequential);
+            let _ = emit::verify(&image, &flow, &copy);
         }
     }
 }

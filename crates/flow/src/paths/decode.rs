@@ -2,6 +2,9 @@
 //!
 //! Decoding walks down the intervals: the start, and then at each block the edge, with the largest value not above what
 //! is left of the number. It takes time linear in the edges out of the path's blocks.
+//!
+//! What comes after a block has numbers of its own, below `paths_from` of the block: the sums of the values from there on. A path of which only
+//! that part is known is decoded from them.
 
 use super::{PathId, PathPlan};
 use crate::graph::{BlockId, EdgeId};
@@ -21,13 +24,13 @@ impl PathPlan {
     /// The path with this number; `None` if there are not so many paths.
     #[must_use]
     pub fn decode(&self, id: PathId) -> Option<Path> {
-        let mut walk = Walk::new(self, id.0)?;
-        loop {
-            let edge = walk.step()?;
-            if self.is_end(edge) {
-                return (walk.rest == 0).then(|| walk.into_path(edge));
-            }
-        }
+        Walk::new(self, id.0)?.finish()
+    }
+
+    /// The rest of a path, from `block` on, whose values from there on sum up to `sum`; `None` if there is no such rest.
+    #[must_use]
+    pub fn decode_from(&self, block: BlockId, sum: u64) -> Option<Path> {
+        Walk::starting_at(self, block, sum)?.finish()
     }
 
     /// The number of the path that executes `blocks` and then takes `end`; `None` if that is not a path of this plan.
@@ -49,14 +52,13 @@ impl PathPlan {
     /// has that sum there.
     #[must_use]
     pub fn decode_partial(&self, at: BlockId, sum: u64) -> Option<Vec<BlockId>> {
-        let mut walk = Walk::new(self, sum)?;
-        while walk.at != at {
-            let edge = walk.step()?;
-            if self.is_end(edge) {
-                return None;
-            }
-        }
-        (walk.rest == 0).then_some(walk.blocks)
+        Walk::new(self, sum)?.reach(at)
+    }
+
+    /// As [`PathPlan::decode_partial`], for a path of which only what comes from `block` on is known.
+    #[must_use]
+    pub fn decode_partial_from(&self, block: BlockId, at: BlockId, sum: u64) -> Option<Vec<BlockId>> {
+        Walk::starting_at(self, block, sum)?.reach(at)
     }
 }
 
@@ -77,6 +79,30 @@ impl<'p> Walk<'p> {
         let n_before = plan.starts.partition_point(|start| start.value <= sum);
         let start = plan.starts.get(n_before.checked_sub(1)?)?;
         Some(Walk { plan, at: start.block, rest: sum - start.value, blocks: vec![start.block] })
+    }
+
+    fn starting_at(plan: &'p PathPlan, block: BlockId, sum: u64) -> Option<Walk<'p>> {
+        let n_paths = plan.paths_from.get(block.index())?;
+        (sum < *n_paths).then(|| Walk { plan, at: block, rest: sum, blocks: vec![block] })
+    }
+
+    fn finish(mut self) -> Option<Path> {
+        loop {
+            let edge = self.step()?;
+            if self.plan.is_end(edge) {
+                return (self.rest == 0).then(|| self.into_path(edge));
+            }
+        }
+    }
+
+    fn reach(mut self, at: BlockId) -> Option<Vec<BlockId>> {
+        while self.at != at {
+            let edge = self.step()?;
+            if self.plan.is_end(edge) {
+                return None;
+            }
+        }
+        (self.rest == 0).then_some(self.blocks)
     }
 
     /// Takes the edge whose interval contains the rest.

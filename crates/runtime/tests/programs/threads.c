@@ -24,6 +24,7 @@ static void *spinner(void *argument) {
     return 0;
 }
 static void *tester(void *argument) { pthread_cleanup_push(clean, 0); for (;;) { burn(1000); pthread_testcancel(); } pthread_cleanup_pop(0); return 0; }
+static void *waiter(void *argument) { sigset_t none; sigemptyset(&none); pthread_cleanup_push(clean, 0); for (;;) sigsuspend(&none); pthread_cleanup_pop(0); return 0; }
 static void *early(void *argument) { burn(1000); pthread_exit((void *)7); }
 int main() {
     pthread_key_create(&key, destroy);
@@ -37,9 +38,9 @@ int main() {
     printf("%ld\n", sum);
     for (int i = 0; i < 100; i++) {
         pthread_t id; void *result;
-        void *(*routines[])(void *) = {sleeper, spinner, tester};
-        pthread_create(&id, 0, routines[i % 3], 0);
-        burn(i % 3 == 1 ? 2000000 : 100000);
+        void *(*routines[])(void *) = {sleeper, spinner, tester, waiter};
+        pthread_create(&id, 0, routines[i % 4], 0);
+        burn(i % 4 == 1 ? 2000000 : 100000);
         CHECK(pthread_cancel(id) == 0);
         CHECK(pthread_join(id, &result) == 0);
         // A thread cancelled before it reached its cleanup handler does not run it.

@@ -7,19 +7,21 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use wire::clusters::{Cluster, LEADER, N_CLUSTERS, PROGRAM};
 use wire::control::{Control, FILE_BYTES, MODULES_OFFSET, ModuleSlot, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE};
+use wire::exact::{AREA_BITS, CELLS};
 use wire::hello::{Hello, Ready, Welcome, flag};
 use wire::sample::SampleHeader;
 use wire::thread::{AREA_BYTES, FIRST_SEGMENT, MAX_THREADS, N_SEGMENTS, SEGMENT_BYTES, ThreadHeader, segment_state};
 
 use crate::maps;
 
-const ARENA_BYTES: u64 = MAX_THREADS as u64 * AREA_BYTES;
+/// Thread areas in exact mode.
+const N_EXACT_AREAS: u32 = 64;
 const COPY_BYTES: u64 = 1 << 20;
 
 /// What the agent does with a process.
@@ -36,6 +38,9 @@ pub struct Settings {
     pub bad_proposals: u32,
     /// Fills in copies, before the runtime is told that it may go on.
     pub copies: Option<fn(&mut Copies<'_>)>,
+    pub exact: bool,
+    /// Do not answer requests of exact mode.
+    pub silent: bool,
 }
 
 impl Settings {
@@ -49,6 +54,8 @@ impl Settings {
             mute: false,
             bad_proposals: 0,
             copies: None,
+            exact: false,
+            silent: false,
         }
     }
 }
@@ -112,6 +119,7 @@ pub struct Process {
     pub cluster: Cluster,
     control: Mapping,
     arena: Mapping,
+    area_bytes: u64,
 }
 
 impl Process {
@@ -122,7 +130,7 @@ impl Process {
 
     pub fn header(&self, index: usize) -> &ThreadHeader {
         // SAFETY: in the arena.
-        unsafe { &*self.arena.at.add(index * AREA_BYTES as usize).cast() }
+        unsafe { &*self.arena.at.add(index * self.area_bytes as usize).cast() }
     }
 
     pub fn ticks(&self) -> u64 {
@@ -131,6 +139,22 @@ impl Process {
 
     pub fn ticks_in_burst(&self) -> u64 {
         self.areas().map(|area| self.header(area).ticks_in_burst.load(Relaxed)).sum()
+    }
+
+    /// A counter of exact mode, over all threads.
+    pub fn cell(&self, index: u32) -> u64 {
+        // SAFETY: in the arena, because exact mode is on.
+        let of = |area| unsafe { self.arena.at.add(area * self.area_bytes as usize + CELLS as usize).cast::<u64>() };
+        // SAFETY: cells are 8 bytes each.
+        self.areas().map(|area| unsafe { of(area).add(index as usize).read_volatile() }).sum()
+    }
+
+    /// Does what the agent has to do in exact mode.
+    fn answer(&self) {
+        let control = self.control();
+        control.exact.heartbeat.fetch_add(1, Relaxed);
+        control.exact.answered.store(control.exact.requests.load(Acquire), Release);
+        control.unloads_cleared.store(control.unloads.load(Acquire), Release);
     }
 
     fn areas(&self) -> std::ops::Range<usize> {
@@ -148,7 +172,7 @@ impl Process {
         if state.state.load(Relaxed) == segment_state::FREE {
             return samples;
         }
-        let start = area as u64 * AREA_BYTES + FIRST_SEGMENT + segment as u64 * SEGMENT_BYTES;
+        let start = area as u64 * self.area_bytes + FIRST_SEGMENT + segment as u64 * SEGMENT_BYTES;
         // SAFETY: the segment is in the arena.
         let bytes = unsafe {
             std::slice::from_raw_parts(self.arena.at.add(start as usize), state.committed.load(Relaxed) as usize)
@@ -295,8 +319,12 @@ fn listen(name: &str) -> io::Result<OwnedFd> {
 fn serve(listener: &OwnedFd, shared: &Shared, settings: &Settings) {
     while !shared.stopped.load(Relaxed) {
         let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        if settings.exact && !settings.silent {
+            shared.processes.lock().expect("not poisoned").iter().for_each(Process::answer);
+        }
+        let timeout_ms = if settings.exact { 1 } else { 5 };
         // SAFETY: one complete structure.
-        if unsafe { libc::poll(&raw mut poll, 1, 5) } <= 0 {
+        if unsafe { libc::poll(&raw mut poll, 1, timeout_ms) } <= 0 {
             continue;
         }
         // SAFETY: a listening socket.
@@ -329,10 +357,14 @@ fn welcome(connection: &OwnedFd, shared: &Shared, settings: &Settings) {
         send(connection, &message, &[]);
         return;
     }
+    let (area_bits, n_areas) =
+        if settings.exact { (AREA_BITS, N_EXACT_AREAS) } else { (AREA_BYTES.ilog2(), MAX_THREADS as u32) };
+    let arena_bytes = u64::from(n_areas) << area_bits;
+    (message.area_bits, message.n_areas) = (area_bits, n_areas);
     let control_file = memory_file(FILE_BYTES);
-    let arena_file = memory_file(ARENA_BYTES);
+    let arena_file = memory_file(arena_bytes);
     let control = Mapping::of(&control_file, FILE_BYTES);
-    let arena = Mapping::of(&arena_file, ARENA_BYTES);
+    let arena = Mapping::of(&arena_file, arena_bytes);
     fill_control(&control, &hello, settings);
     let mut files = vec![control_file, arena_file];
     let mut cluster = Cluster::default();
@@ -361,7 +393,13 @@ fn welcome(connection: &OwnedFd, shared: &Shared, settings: &Settings) {
     let Some(ready) = receive::<Ready>(connection) else { return };
     drop(memory);
     if ready.error == 0 {
-        shared.processes.lock().expect("not poisoned").push(Process { hello, cluster, control, arena });
+        shared.processes.lock().expect("not poisoned").push(Process {
+            hello,
+            cluster,
+            control,
+            arena,
+            area_bytes: 1 << area_bits,
+        });
     } else {
         shared.failures.lock().expect("not poisoned").push(ready);
     }
@@ -375,6 +413,7 @@ fn fill_control(control: &Mapping, hello: &Hello, settings: &Settings) {
         control.version = wire::VERSION;
         control.pid = hello.pid;
         *control.enabled.get_mut() = 1;
+        *control.exact.is_on.get_mut() = settings.exact.into();
         *control.burst_checks.get_mut() = settings.burst_checks;
         *control.tick_interval_ns.get_mut() = settings.interval_ns;
         *control.stack_bytes.get_mut() = 4096;

@@ -5,6 +5,7 @@
 //! panics.
 
 pub mod agent;
+pub mod copy;
 pub mod maps;
 
 use std::collections::BTreeSet;

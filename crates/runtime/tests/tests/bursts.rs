@@ -18,43 +18,12 @@
 //!
 //! This is not how the emitter does it (flags, limits, times), but it is all that the runtime sees of it.
 
-use std::path::Path;
-
 use strobe_runtime_tests::agent::{Copies, Settings};
+use strobe_runtime_tests::copy::{Code, Symbols};
 use strobe_runtime_tests::{compare, compile};
 use wire::recovery::{Run, kind, saves};
 use wire::sample::{EndReason, Outcome, RIP};
 use wire::thread::{offset, thread_state};
-
-/// Assembles what is needed here; every operand is 32 bits wide.
-#[derive(Default)]
-struct Code(Vec<u8>);
-
-impl Code {
-    fn bytes(&mut self, bytes: &[u8]) -> &mut Code {
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    /// An instruction with an operand in the thread's area, then an immediate.
-    fn at_area(&mut self, opcode: &[u8], modrm: u8, at: u32, immediate: &[u8]) -> &mut Code {
-        self.bytes(&[0x65]).bytes(opcode).bytes(&[modrm, 0x25]).bytes(&at.to_le_bytes()).bytes(immediate)
-    }
-
-    fn store_rax(&mut self, at: u32) -> &mut Code {
-        self.at_area(&[0x48, 0x89], 0x04, at, &[])
-    }
-
-    fn load_rax(&mut self, at: u32) -> &mut Code {
-        self.at_area(&[0x48, 0x8b], 0x04, at, &[])
-    }
-
-    fn jump(&mut self, opcode: &[u8], to: usize) -> &mut Code {
-        let end = self.0.len() + opcode.len() + 4;
-        let distance = to as i32 - end as i32;
-        self.bytes(opcode).bytes(&distance.to_le_bytes())
-    }
-}
 
 const EXIT_FULL: usize = 128;
 const EXIT_RETURN: usize = 256;
@@ -70,18 +39,9 @@ fn exit(code: &mut Code, reason: EndReason, original: u64) {
     code.at_area(&[0xff], 0x24, offset::TARGET, &[]);
 }
 
-/// Address of `spin` in the program's file.
-fn spin_in_file(program: &Path) -> u64 {
-    let output =
-        std::process::Command::new("nm").arg(program).output().expect("nm is needed: install the package binutils");
-    let text = String::from_utf8(output.stdout).expect("text");
-    let line = text.lines().find(|line| line.ends_with(" T spin")).expect("the program has spin");
-    u64::from_str_radix(line.split_whitespace().next().expect("an address"), 16).expect("a number")
-}
-
 fn fill(copies: &mut Copies<'_>) {
     let program = std::fs::read_link(format!("/proc/{}/exe", copies.pid)).expect("the process lives");
-    let spin = spin_in_file(&program);
+    let spin = Symbols::of(&program).address("spin");
     let loop_start = copies.cluster.lo + spin + 2;
     let record = (loop_start - copies.cluster.lo) as u32;
     let mut code = Code::default();
@@ -136,7 +96,7 @@ fn bursts_run_are_recorded_and_leave_no_trace_in_the_program() {
         let samples = process.samples();
         let bursts: Vec<_> = samples.iter().filter(|sample| sample.header.outcome == Outcome::Burst as u8).collect();
         assert!(bursts.len() > 5, "{} bursts of {} samples", bursts.len(), samples.len());
-        let record = (spin_in_file(&program) + 2) as u32;
+        let record = (Symbols::of(&program).address("spin") + 2) as u32;
         let mut full = 0;
         for burst in &bursts {
             let header = &burst.header;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use attach::{MappedModule, Placed};
+use attach::MappedModule;
 use profile::model::ModuleId;
 
 use crate::record::process::{Module, Watched};
 use crate::record::session::Session;
-use crate::record::translation::{FileKey, Translation, Translator};
+use crate::record::translation::{FileKey, Translator};
 use crate::record::work::{Done, Job};
 
 impl Session<'_> {
@@ -66,23 +66,20 @@ impl Session<'_> {
     }
 
     pub(super) fn take_translations(&mut self) {
-        while let Ok(Done { pid, base, result }) = self.done.try_recv() {
-            self.take_translation(pid, base, result, None);
+        while let Ok(done) = self.done.try_recv() {
+            self.take_translation(done, None);
         }
     }
 
     /// A module has been placed, or could not be. `ending` is a process that is no more among the others.
-    pub(super) fn take_translation(
-        &mut self,
-        pid: u32,
-        base: u64,
-        result: Result<(Arc<Translation>, Placed), String>,
-        ending: Option<&mut Watched>,
-    ) {
+    pub(super) fn take_translation(&mut self, done: Done, ending: Option<&mut Watched>) {
+        let Done { pid, module: of, result } = done;
+        let base = of.base;
         let Session { processes, counters, builder, .. } = self;
-        let mut all = processes.iter_mut().chain(ending);
-        let Some(watched) = all.find(|watched| watched.process.pid() == pid) else { return };
-        let Some(module) = watched.modules.iter_mut().find(|module| module.mapped.base == base) else { return };
+        let mut all: Vec<&mut Watched> = processes.iter_mut().chain(ending).collect();
+        let Some(index) = all.iter().position(|watched| watched.process.pid() == pid) else { return };
+        let watched = all.swap_remove(index);
+        let Some(module) = watched.modules.iter_mut().find(|module| module.mapped.is_same_as(&of)) else { return };
         match result {
             Ok((translation, placed)) => {
                 counters.n_placed += 1;
@@ -91,6 +88,11 @@ impl Session<'_> {
                 if let Some(first) = first {
                     watched.set_code(base, first, &translation, builder);
                 }
+                // Children that were forked meanwhile run the same copy.
+                let heirs = all.into_iter().filter(|each| each.process.shares_copies_with(&watched.process));
+                heirs.filter(|each| each.lacks(base)).for_each(|heir| {
+                    heir.add_translation(base, &translation, Some(placed));
+                });
             }
             Err(problem) => {
                 let path = module.mapped.path.display();

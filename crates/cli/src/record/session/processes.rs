@@ -8,7 +8,6 @@ use wire::control::TickSource;
 
 use crate::record::process::{Module, Sinks, Wanted, Watched};
 use crate::record::session::{Session, interval_ns};
-use crate::record::work::Done;
 
 const SCAN_EVERY: Duration = Duration::from_millis(100);
 /// For the control flow of code that a process ran that has ended.
@@ -76,18 +75,17 @@ impl Session<'_> {
 
     pub(super) fn drain(&mut self) {
         let mut processes = std::mem::take(&mut self.processes);
-        processes.retain_mut(|watched| {
-            let is_alive = watched.process.is_alive();
-            if is_alive {
-                self.drain_one(watched, false);
-            } else {
-                self.end(watched);
-                self.ancestors.push(Arc::clone(&watched.process));
-            }
-            is_alive
-        });
-        self.ancestors.retain(|process| process.has_heirs());
+        for watched in &mut processes {
+            self.drain_one(watched, false);
+        }
         self.processes = processes;
+        // The end of one may have to wait for translations, and those of the others must find them.
+        while let Some(index) = self.processes.iter().position(|watched| !watched.process.is_alive()) {
+            let mut watched = self.processes.remove(index);
+            self.end(&mut watched);
+            self.ancestors.push(watched.process);
+        }
+        self.ancestors.retain(|process| process.has_heirs());
         self.judge_warmth();
     }
 
@@ -118,6 +116,7 @@ impl Session<'_> {
         watched.digest.release(&mut self.builder, &mut watched.layout, true);
         self.counters.untold_bursts += watched.digest.n_untold;
         watched.hand_on(&mut self.recording);
+        self.take_counters(watched);
         let counters = watched.process.counters();
         for (place, n) in watched.named_departures() {
             *self.counters.departures.entry(place).or_default() += n;
@@ -135,9 +134,10 @@ impl Session<'_> {
     /// Bursts of a process that has ended may still wait for control flow that is being made.
     fn wait_for_code(&mut self, watched: &mut Watched) {
         let started = Instant::now();
-        while watched.digest.is_waiting() && self.is_translating() && started.elapsed() < LONGEST_WAIT_FOR_CODE {
-            let Ok(Done { pid, base, result }) = self.done.recv_timeout(SCAN_EVERY) else { continue };
-            self.take_translation(pid, base, result, Some(&mut *watched));
+        let is_busy = |work: &crate::record::work::Work| !work.is_idle() || work.is_indexing();
+        while watched.digest.is_waiting() && is_busy(&self.work) && started.elapsed() < LONGEST_WAIT_FOR_CODE {
+            let Ok(done) = self.done.recv_timeout(SCAN_EVERY) else { continue };
+            self.take_translation(done, Some(&mut *watched));
         }
     }
 
@@ -161,7 +161,11 @@ impl Session<'_> {
             if watched.perf_ticks.is_some() && watched.process.handles_tick_signal() {
                 self.replace_perf_ticks(watched);
             }
-            if watched.process.unloads_pending() {
+            // In exact mode the process waits until it is answered, and that needs to know all its copies.
+            if watched.process.unloads_pending() && (self.props.exact.is_none() || !self.awaits_modules(watched)) {
+                if self.props.exact.is_some() {
+                    watched.forget_targets();
+                }
                 for placed in watched.process.acknowledge_unloads().unwrap_or_default() {
                     let gone = watched.modules.iter().find(|module| module.placed == Some(placed));
                     if let Some(base) = gone.map(|module| module.mapped.base) {

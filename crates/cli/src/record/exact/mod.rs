@@ -1,0 +1,153 @@
+//! Exact mode: what the agent does with counters.
+
+pub mod counts;
+mod summary;
+
+pub use summary::{facts, text};
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use attach::ExactCounters;
+use profile::exact::ExactBuilder;
+use profile::model::{ModuleId, Profile};
+use wire::control::NativeReason;
+
+use self::counts::Gaps;
+
+use crate::props;
+use crate::record::process::Watched;
+use crate::record::translation::Translation;
+
+/// What copies count.
+pub fn counting(exact: props::Exact) -> emit::Counting {
+    match exact {
+        props::Exact::Paths => emit::Counting::Paths,
+        props::Exact::Blocks => emit::Counting::Blocks,
+        props::Exact::Nothing => emit::Counting::Nothing,
+    }
+}
+
+/// Counters of all processes that have ended.
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub modules: HashMap<ModuleId, Counted>,
+    /// Times that threads went on natively.
+    pub native: BTreeMap<NativeReason, u64>,
+    pub native_cycles: u64,
+    pub entries: u64,
+    pub lost_paths: u64,
+    /// Processes that gave up waiting for copies, or whose counters could not be read.
+    pub n_abandoned: u64,
+}
+
+/// Counters of one module.
+#[derive(Debug)]
+pub struct Counted {
+    pub translation: Arc<Translation>,
+    /// By number of the counter within the module.
+    pub cells: Vec<u64>,
+    /// By number of the function among those of the module that have a key, and path.
+    pub paths: HashMap<(u32, u32), u64>,
+}
+
+impl Totals {
+    /// Adds the counters of a process.
+    pub fn take(&mut self, watched: &Watched) {
+        let ExactCounters { native, native_cycles, entries, is_abandoned } = watched.process.exact_counters();
+        for (reason, n) in native.into_iter().filter(|&(_, n)| n != 0) {
+            *self.native.entry(reason).or_default() += n;
+        }
+        self.native_cycles += native_cycles;
+        self.entries += entries;
+        self.n_abandoned += u64::from(is_abandoned);
+        self.lost_paths += watched.process.n_lost_paths();
+
+        let mut cell_places: Vec<(u32, ModuleId)> = Vec::new();
+        let mut key_places: Vec<(u32, ModuleId)> = Vec::new();
+        for module in watched.modules.iter().chain(&watched.retired) {
+            let Some((translation, placed)) = module.translation.as_ref().zip(module.placed) else { continue };
+            let first = watched.process.first_counters(placed);
+            let n_cells = translation.copy.n_cells();
+            if n_cells != 0 {
+                cell_places.push((first.cell, module.id));
+            }
+            if translation.copy.n_keys() != 0 {
+                key_places.push((first.key, module.id));
+            }
+            self.modules.entry(module.id).or_insert_with(|| Counted {
+                translation: Arc::clone(translation),
+                cells: vec![0; n_cells as usize],
+                paths: HashMap::new(),
+            });
+        }
+        cell_places.sort_by_key(|&(first, _)| first);
+        key_places.sort_by_key(|&(first, _)| first);
+        let modules = &mut self.modules;
+        let cells = watched.process.for_each_cell(&mut |number, count| {
+            let Some((module, number)) = owner(&cell_places, number) else { return };
+            let counter = modules.get_mut(&module).and_then(|module| module.cells.get_mut(number as usize));
+            if let Some(counter) = counter {
+                *counter = counter.wrapping_add(count);
+            }
+        });
+        let paths = watched.process.for_each_path(&mut |key, count| {
+            let Some((module, function)) = owner(&key_places, (key >> 32) as u32) else { return };
+            if let Some(module) = modules.get_mut(&module) {
+                *module.paths.entry((function, key as u32)).or_default() += count;
+            }
+        });
+        if cells.and(paths).is_err() {
+            self.n_abandoned += 1;
+        }
+    }
+}
+
+/// A profile from counters, and what they do not tell, by path of the module.
+pub struct Outcome {
+    pub profile: Profile,
+    pub gaps: BTreeMap<String, Gaps>,
+    /// Modules whose counters could not be understood, with the reason.
+    pub problems: Vec<String>,
+}
+
+impl Totals {
+    /// Makes the profile. `names` are the paths of modules.
+    pub fn outcome(&self, names: &HashMap<ModuleId, String>) -> Outcome {
+        let mut builder = ExactBuilder::new();
+        let mut outcome = Outcome { profile: Profile::default(), gaps: BTreeMap::new(), problems: Vec::new() };
+        let mut modules: Vec<(&ModuleId, &Counted)> = self.modules.iter().collect();
+        modules.sort_by_key(|&(id, _)| *id);
+        for (id, counted) in modules {
+            let name = names.get(id).cloned().unwrap_or_default();
+            match add_module(&mut builder, &name, counted) {
+                Ok(gaps) => drop(outcome.gaps.insert(name, gaps)),
+                Err(error) => outcome.problems.push(format!("{name}: {error:#}")),
+            }
+        }
+        outcome.profile = builder.profile();
+        outcome
+    }
+}
+
+fn add_module(builder: &mut ExactBuilder, name: &str, counted: &Counted) -> Result<Gaps> {
+    let translation = &counted.translation;
+    let code = translation.code.get().context("its control flow is not known")?;
+    let index = translation.blocks.get().context("its control flow is not known")?;
+    let id = builder.module(name, translation.build_id.as_deref().unwrap_or_default(), Arc::clone(code))?;
+    let module = counts::Module { id, flow: index.flow(), base: translation.copy.base(), code };
+    let cells = translation.copy.cells();
+    counts::add(
+        builder,
+        &module,
+        &counts::Counted { cells, counters: &counted.cells, hashed: &counted.paths, unfinished: &[] },
+    )
+}
+
+/// Whose a number is, and which of its numbers.
+fn owner(firsts: &[(u32, ModuleId)], number: u32) -> Option<(ModuleId, u32)> {
+    let index = firsts.partition_point(|&(first, _)| first <= number).checked_sub(1)?;
+    let (first, module) = firsts[index];
+    Some((module, number - first))
+}

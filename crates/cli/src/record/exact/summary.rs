@@ -1,0 +1,129 @@
+//! The end of an exact recording on one screen, and as facts of the profile.
+
+use std::fmt::Write as _;
+
+use wire::control::NativeReason;
+
+use super::{Outcome, Totals};
+use crate::numbers::thousands;
+use crate::props::Exact;
+use crate::record::session::Session;
+use crate::record::summary::{Ending, Modules};
+
+fn what(exact: Exact) -> &'static str {
+    match exact {
+        Exact::Paths => "paths",
+        Exact::Blocks => "blocks",
+        Exact::Nothing => "nothing",
+    }
+}
+
+fn reason_name(reason: NativeReason) -> &'static str {
+    match reason {
+        NativeReason::Runtime => "strobe's own functions",
+        NativeReason::Kernel => "the kernel's code",
+        NativeReason::Outside => "code of no file",
+        NativeReason::NoCopy => "code without a copy",
+        NativeReason::Instruction => "instructions not copied",
+        NativeReason::SystemCall => "system calls that change control",
+        NativeReason::Abandoned => "strobe did not answer",
+    }
+}
+
+/// Times that a thread left the copies for code that should have been counted.
+fn n_excursions(totals: &Totals) -> u64 {
+    let counts = |reason: &NativeReason| {
+        matches!(
+            reason,
+            NativeReason::Outside | NativeReason::NoCopy | NativeReason::Instruction | NativeReason::Abandoned
+        )
+    };
+    totals.native.iter().filter(|(reason, _)| counts(reason)).map(|(_, n)| n).sum()
+}
+
+/// Facts of the profile.
+pub fn facts(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &Ending) -> Vec<(&'static str, String)> {
+    let totals = &session.exact;
+    let modules = Modules::of(session);
+    let sum = |gaps: fn(&super::Gaps) -> u64| outcome.gaps.values().map(gaps).sum::<u64>().to_string();
+    vec![
+        ("command", ending.command.clone()),
+        ("ended", ending.how.clone()),
+        ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
+        ("exact", what(exact).to_owned()),
+        ("user_s", format!("{:.3}", ending.user.as_secs_f64())),
+        ("system_s", format!("{:.3}", ending.system.as_secs_f64())),
+        ("elapsed_s", format!("{:.3}", ending.elapsed.as_secs_f64())),
+        ("agent_cpu_s", format!("{:.3}", ending.agent_cpu.as_secs_f64())),
+        ("processes", session.n_processes.to_string()),
+        ("threads", session.counters.threads.to_string()),
+        ("threads_unprofiled", session.counters.threads_unprofiled.to_string()),
+        ("native_excursions", n_excursions(totals).to_string()),
+        ("native_cycles", totals.native_cycles.to_string()),
+        ("lost_paths", totals.lost_paths.to_string()),
+        ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
+        ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
+        ("modules_translated", modules.n_translated.to_string()),
+        ("modules_from_cache", modules.n_from_cache.to_string()),
+        ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
+    ]
+}
+
+/// The summary.
+pub fn text(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &Ending, file: &str) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let mut line = |name: &str, text: String| {
+        let _ = writeln!(out, "  {name:<10} {text}");
+    };
+    let totals = &session.exact;
+    let profile = &outcome.profile;
+    let cpu = ending.user.as_secs_f64() + ending.system.as_secs_f64();
+    line(
+        "time",
+        format!(
+            "{cpu:.2} s CPU in {} process{}, {:.2} s elapsed; strobe itself {:.2} s CPU",
+            session.n_processes,
+            if session.n_processes == 1 { "" } else { "es" },
+            ending.elapsed.as_secs_f64(),
+            ending.agent_cpu.as_secs_f64()
+        ),
+    );
+    let executions: f64 = profile.blocks.iter().map(|block| block.count.value).sum();
+    line(
+        "counted",
+        format!(
+            "{}: {} executions of {} blocks, {} edges, {} paths",
+            what(exact),
+            thousands(executions as u64),
+            thousands(profile.blocks.len() as u64),
+            thousands(profile.edges.len() as u64),
+            thousands(profile.paths.len() as u64)
+        ),
+    );
+    let excursions = n_excursions(totals);
+    line(
+        "coverage",
+        if excursions == 0 {
+            "complete: no thread ran code that was not counted".to_owned()
+        } else {
+            let named: Vec<String> =
+                totals.native.iter().map(|(&reason, n)| format!("{} {n}", reason_name(reason))).collect();
+            format!("{} excursions into code that was not counted ({})", thousands(excursions), named.join(", "))
+        },
+    );
+    if totals.lost_paths > 0 {
+        line("lost", format!("{} path ends: the table of paths was full", thousands(totals.lost_paths)));
+    }
+    if totals.n_abandoned > 0 {
+        line("given up", format!("{} processes ran on uncounted: strobe did not answer in time", totals.n_abandoned));
+    }
+    let modules = Modules::of(session);
+    line("modules", format!("{} translated ({} from the cache)", modules.n_translated, modules.n_from_cache));
+    let problems = session.counters.problems.keys().chain(&outcome.problems);
+    for problem in problems {
+        line("stayed out", problem.clone());
+    }
+    line("profile", file.to_owned());
+    out
+}

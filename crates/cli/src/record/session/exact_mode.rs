@@ -1,0 +1,64 @@
+//! Exact mode: processes wait for copies of everything that they have loaded, and in the end their counters are the profile.
+
+use std::time::{Duration, Instant};
+
+use crate::record::exact;
+use crate::record::process::Watched;
+use crate::record::session::Session;
+
+/// For the control flow of modules of a process that has ended.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+const WAIT_EVERY: Duration = Duration::from_millis(20);
+
+impl Session<'_> {
+    /// Sees to the processes that wait for copies.
+    pub(super) fn answer_requests(&mut self) {
+        if self.props.exact.is_none() {
+            return;
+        }
+        let mut processes = std::mem::take(&mut self.processes);
+        for watched in &mut processes {
+            watched.process.show_life();
+            let Some(request) = watched.process.open_request() else { continue };
+            if watched.answering != Some(request) {
+                self.scan(watched);
+                watched.answering = Some(request);
+            }
+            if !self.work.has_jobs_for(watched.process.pid()) {
+                watched.process.answer(request);
+                watched.answering = None;
+            }
+        }
+        self.processes = processes;
+    }
+
+    /// Takes the counters of a process that has ended.
+    pub(super) fn take_counters(&mut self, watched: &mut Watched) {
+        if self.props.exact.is_none() {
+            return;
+        }
+        let started = Instant::now();
+        while self.awaits_modules(watched) && started.elapsed() < LONGEST_WAIT {
+            // Others must not give up meanwhile.
+            self.processes.iter().for_each(|other| other.process.show_life());
+            let Ok(done) = self.done.recv_timeout(WAIT_EVERY) else { continue };
+            self.take_translation(done, Some(&mut *watched));
+        }
+        // What was sent before the last of them was counted as done.
+        while let Ok(done) = self.done.try_recv() {
+            self.take_translation(done, Some(&mut *watched));
+        }
+        self.exact.take(watched);
+    }
+
+    /// Whether modules of a process are being translated, or their control flow found.
+    pub(super) fn awaits_modules(&self, watched: &Watched) -> bool {
+        watched.has_gaps() && (self.work.has_jobs_for(watched.process.pid()) || self.work.is_indexing())
+    }
+
+    /// The profile from the counters.
+    pub fn exact_outcome(&self) -> exact::Outcome {
+        let names = self.module_ids.iter().map(|(key, &id)| (id, key.path.display().to_string())).collect();
+        self.exact.outcome(&names)
+    }
+}

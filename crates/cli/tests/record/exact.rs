@@ -1,0 +1,82 @@
+//! Exact mode counts everything, and the same each time.
+
+use std::collections::BTreeMap;
+
+use profile::Profile;
+
+use crate::build::{Executable, Program};
+use crate::process::Ended;
+use crate::recorder::{finish, is_replaced, start_recorded};
+
+/// How often functions of `counted.c` run.
+const ENTRIES: [(&str, f64); 6] = [
+    ("hammered", 64.0 * 2000.0),
+    ("recursive", 8361.0),
+    ("handling", 300.0),
+    ("jumping", 4.0 * 200.0),
+    ("landing", 200.0),
+    ("dispatched", 500.0),
+];
+
+fn counted(executable: &Executable, what: &str) -> Profile {
+    let outcome = finish("exact mode", start_recorded(executable, &[what]));
+    assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
+    let path = executable.beside("profile");
+    let profile = store::open(&path).expect("a profile");
+    assert!(profile.verify().is_empty(), "{:?}", profile.verify());
+    let facts = store::facts(&path).expect("facts");
+    assert_eq!(facts["native_excursions"], "0", "{facts:?}");
+    profile
+}
+
+/// Counts of the blocks of the program itself, by address.
+fn own_blocks(profile: &Profile) -> BTreeMap<u64, f64> {
+    let is_own = |module: &str| module.ends_with("/program");
+    let blocks = profile.blocks.iter().filter(|block| {
+        let function = &profile.functions[block.function.index()];
+        is_own(&profile.modules[function.module.index()].path)
+    });
+    blocks.map(|block| (block.address, block.count.value)).collect()
+}
+
+#[test]
+fn known_numbers_come_out() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("counted.c").build();
+    for what in ["--exact=blocks", "--exact=paths"] {
+        let profile = counted(&executable, what);
+        for (name, expected) in ENTRIES {
+            let function = profile.functions.iter().find(|function| function.name == name);
+            let entries = function.unwrap_or_else(|| panic!("{what}: no {name}")).entries.value;
+            assert_eq!(entries, expected, "{what}: {name}");
+        }
+    }
+}
+
+#[test]
+fn two_runs_count_the_same() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("counted.c").build();
+    let [one, other] = [(); 2].map(|()| own_blocks(&counted(&executable, "--exact=blocks")));
+    assert!(one.len() > 30, "{one:?}");
+    assert_eq!(one, other);
+}
+
+/// Every path that ended was counted, so only those differ that were under way when the program ended, or that `longjmp` cut off.
+#[test]
+fn paths_and_blocks_agree() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("counted.c").build();
+    let blocks = own_blocks(&counted(&executable, "--exact=blocks"));
+    let from_paths = own_blocks(&counted(&executable, "--exact=paths"));
+    let total: f64 = blocks.values().sum();
+    let difference: f64 =
+        blocks.iter().map(|(at, count)| (count - from_paths.get(at).copied().unwrap_or(0.0)).abs()).sum();
+    assert!(difference < total * 0.02, "{difference} of {total}");
+}

@@ -1,0 +1,309 @@
+//! What probes of exact mode do, as instructions.
+//!
+//! Counting is one instruction that changes memory, so that a signal finds it done or not done. What changes flags is only used where they
+//! are dead; `lea` is used where they are not.
+
+use flow::liveness::LiveSet;
+use wire::exact::{CELLS, PATHS};
+use wire::recovery::{kind, saves};
+use wire::thread::offset;
+
+use crate::asm::{Condition, Gpr, Label};
+use crate::chunk::{Chunk, Destination, Original};
+use crate::probe::{self, FLAGS_SAVE_END};
+use crate::stubs::Stub;
+
+/// What a probe does. A cell is the number of its first counter in the chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    Nothing,
+    /// The counter goes up.
+    Count(u32),
+    /// A path starts.
+    Start(i32),
+    /// The same, in the middle of one that is not known; the counter goes up.
+    Lost(u32, i32),
+    /// `register += amount`
+    Add(i32),
+    /// The path `register + id_offset` ends; the next one starts if it stays in the function.
+    End {
+        paths: Paths,
+        id_offset: i32,
+        restart: Option<i32>,
+    },
+    /// After a jump through a table that other jumps share: what to add is in the row that the jump has left in `saved_rdx`, at this index,
+    /// and whether the path ends there.
+    Row {
+        index: u32,
+        paths: Paths,
+        restart: Option<i32>,
+    },
+}
+
+/// An entry of a row: what to add to the register, and whether the path ends then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowEntry {
+    pub amount: i32,
+    pub is_end: bool,
+}
+
+impl RowEntry {
+    pub fn bytes(self) -> [u8; ROW_ENTRY_BYTES as usize] {
+        let [a, b, c, d] = self.amount.to_le_bytes();
+        [a, b, c, d, u8::from(self.is_end), 0, 0, 0]
+    }
+}
+
+/// Bytes of an entry of a row.
+const ROW_ENTRY_BYTES: u32 = 8;
+
+/// Where paths are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paths {
+    /// In cells, from this one on.
+    Cells(u32),
+    /// In the path table, by this key.
+    Table(u32),
+}
+
+/// Ends of the saves of `rax`, `rcx`, `rdx` and flags.
+const FOUR_SAVES_END: [u8; 4] = [9, 18, 27, 40];
+
+impl Code {
+    /// Writes the code. The program is about to be at `original`, where `live` is what it needs.
+    pub fn write(self, chunk: &mut Chunk, original: Original, live: LiveSet) {
+        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
+        match self {
+            Code::Nothing => {}
+            Code::Count(cell) => write_count(chunk, original, live, cell),
+            Code::Start(register) => {
+                chunk.begin_clean_probe(original);
+                chunk.asm.store_constant(offset::FRAME, register as u32);
+            }
+            Code::Lost(cell, register) => {
+                write_count(chunk, original, live, cell);
+                chunk.begin_clean_probe(original);
+                chunk.asm.store_constant(offset::FRAME, register as u32);
+            }
+            Code::Add(amount) if !keeps_flags => {
+                chunk.begin_clean_probe(original);
+                chunk.asm.add_constant(offset::FRAME, amount as u32);
+            }
+            Code::Add(amount) => with_register(chunk, original, live, |chunk, register| {
+                chunk.asm.load_dword(register, offset::FRAME);
+                chunk.asm.advance_dword(register, amount);
+                chunk.asm.store_dword(offset::FRAME, register);
+            }),
+            Code::End { paths: Paths::Cells(cell), id_offset, restart } => {
+                if keeps_flags {
+                    write_end_saving_flags(chunk, original, cell, id_offset);
+                } else {
+                    with_register(chunk, original, live, |chunk, register| {
+                        write_end(chunk, register, cell, id_offset);
+                    });
+                }
+                write_restart(chunk, original, restart);
+            }
+            Code::End { paths: Paths::Table(key), id_offset, restart } => {
+                write_hashed_end(chunk, original, key, id_offset);
+                write_restart(chunk, original, restart);
+            }
+            Code::Row { index, paths, restart } => {
+                let done = chunk.asm.new_label();
+                write_row(chunk, original, keeps_flags, index * ROW_ENTRY_BYTES, done);
+                Code::End { paths, id_offset: 0, restart }.write(chunk, original, live);
+                chunk.begin_clean_probe(original);
+                let behind = chunk.asm.new_label();
+                chunk.asm.jump_to(behind);
+                chunk.asm.bind(done);
+                write_restore(chunk, original, keeps_flags);
+                chunk.asm.bind(behind);
+            }
+        }
+    }
+}
+
+fn write_count(chunk: &mut Chunk, original: Original, live: LiveSet, cell: u32) {
+    if (live & LiveSet::ARITHMETIC_FLAGS).is_empty() {
+        chunk.begin_clean_probe(original);
+        let hole = chunk.asm.increment(CELLS);
+        chunk.set_cell(hole, cell);
+    } else {
+        with_register(chunk, original, live, |chunk, register| {
+            chunk.asm.load(register, CELLS);
+            let hole = chunk.position() - 4;
+            chunk.set_cell(hole, cell);
+            chunk.asm.advance(register, 1);
+            chunk.asm.store(CELLS, register);
+            let hole = chunk.position() - 4;
+            chunk.set_cell(hole, cell);
+        });
+    }
+}
+
+/// Counts the path; changes `register` and flags.
+pub(super) fn write_end(chunk: &mut Chunk, register: Gpr, cell: u32, id_offset: i32) {
+    chunk.asm.load_signed(register, offset::FRAME);
+    let hole = chunk.asm.increment_scaled(register, CELLS.wrapping_add((id_offset as u32).wrapping_mul(8)));
+    chunk.set_cell(hole, cell);
+}
+
+fn write_end_saving_flags(chunk: &mut Chunk, original: Original, cell: u32, id_offset: i32) {
+    chunk.begin_run(kind::PROBE, original, saves::RAX | saves::RCX | saves::FLAGS, FLAGS_SAVE_END);
+    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+    probe::save_flags(&mut chunk.asm);
+    write_end(chunk, Gpr::RCX, cell, id_offset);
+    probe::restore_all(&mut chunk.asm);
+}
+
+fn write_restart(chunk: &mut Chunk, original: Original, restart: Option<i32>) {
+    if let Some(register) = restart {
+        chunk.begin_clean_probe(original);
+        chunk.asm.store_constant(offset::FRAME, register as u32);
+    }
+}
+
+/// Adds what the row says; goes to `done`, where everything is still saved, if the path does not end.
+fn write_row(chunk: &mut Chunk, original: Original, keeps_flags: bool, at: u32, done: Label) {
+    let saved = saves::RAX | saves::RCX | if keeps_flags { saves::FLAGS } else { 0 };
+    chunk.begin_run(kind::PROBE, original, saved, FLAGS_SAVE_END);
+    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+    if keeps_flags {
+        probe::save_flags(&mut chunk.asm);
+    }
+    chunk.asm.load(Gpr::RCX, offset::SAVED_RDX);
+    chunk.asm.bytes(&[0x8b, 0x81]); // mov eax, [rcx + at]
+    chunk.asm.bytes(&at.to_le_bytes());
+    chunk.asm.bytes(&[0x65, 0x01, 0x04, 0x25]); // add gs:[frame], eax
+    chunk.asm.bytes(&offset::FRAME.to_le_bytes());
+    chunk.asm.bytes(&[0x8b, 0x81]); // mov eax, [rcx + at + 4]
+    chunk.asm.bytes(&(at + 4).to_le_bytes());
+    chunk.asm.bytes(&[0x85, 0xc0]); // test eax, eax
+    chunk.asm.jump_to_if(Condition::Z, done);
+    write_restore(chunk, original, keeps_flags);
+}
+
+fn write_restore(chunk: &mut Chunk, original: Original, keeps_flags: bool) {
+    let saved = saves::RAX | saves::RCX | if keeps_flags { saves::FLAGS } else { 0 };
+    chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
+    if keeps_flags {
+        probe::restore_flags(&mut chunk.asm);
+    }
+    chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+    chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+}
+
+/// Has the module's stub count the path in the path table: `ecx` is the path, `eax` the key, and `twin` where to go on.
+fn write_hashed_end(chunk: &mut Chunk, original: Original, key: u32, id_offset: i32) {
+    let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
+    chunk.begin_run(kind::PROBE, original, all, FOUR_SAVES_END);
+    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+    chunk.asm.store(offset::SAVED_RDX, Gpr::RDX);
+    probe::save_flags(&mut chunk.asm);
+    chunk.load_original(Gpr::RDX, original);
+    chunk.asm.store(offset::TARGET, Gpr::RDX);
+    chunk.asm.load_dword(Gpr::RCX, offset::FRAME);
+    chunk.asm.advance_dword(Gpr::RCX, id_offset);
+    let place = chunk.asm.load_constant(Gpr::RAX, key);
+    chunk.keys.push(place);
+    let back = chunk.asm.new_label();
+    let hole = chunk.asm.address_of(Gpr::RDX);
+    chunk.asm.use_label(hole, back);
+    let hole = chunk.asm.jump();
+    chunk.refer(hole, Destination::Stub(Stub::CountPath));
+    chunk.asm.bind(back);
+    chunk.begin_run(kind::PROBE, original, all, [0; 4]);
+    chunk.asm.load(Gpr::RDX, offset::SAVED_RDX);
+    probe::restore_all(&mut chunk.asm);
+}
+
+/// The stub that counts a path in the path table; see [`write_hashed_end`]. An entry is taken by `cmpxchg`, so that a signal handler that counts
+/// meanwhile cannot take the same one.
+///
+/// ```text
+///     mov gs:[twin], rdx
+///     rcx = rax << 32 | rcx                       what is counted
+///     rdx = (rcx * HASH_FACTOR >> 64 - bits) << 4
+/// look:
+///     mov rax, gs:[rdx + PATHS]
+///     cmp rax, rcx
+///     jz count
+///     test rax, rax
+///     jz free
+///     rdx = (rdx + 16) & mask
+///     jmp look
+/// free:
+///     cmp dword gs:[n_path_entries], MAX_PATH_ENTRIES
+///     jae lost
+///     cmpxchg gs:[rdx + PATHS], rcx
+///     jnz look
+///     inc qword gs:[n_path_entries]
+/// count:
+///     inc qword gs:[rdx + PATHS + 8]
+///     jmp gs:[twin]
+/// lost:
+///     inc qword gs:[lost_paths]
+///     jmp gs:[twin]
+/// ```
+pub(crate) fn write_count_stub(chunk: &mut Chunk) {
+    let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
+    chunk.begin_run(kind::FORWARD, Original(0), all, [0; 4]);
+    let asm = &mut chunk.asm;
+    let [look, free, count, lost] = [(); 4].map(|()| asm.new_label());
+    asm.store(offset::TWIN, Gpr::RDX);
+    asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
+    asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
+    asm.bytes(&[0x48, 0xba]); // mov rdx, HASH_FACTOR
+    asm.bytes(&HASH_FACTOR.to_le_bytes());
+    asm.bytes(&[0x48, 0x0f, 0xaf, 0xd1]); // imul rdx, rcx
+    asm.bytes(&[0x48, 0xc1, 0xea, (64 - N_PATH_BITS) as u8]); // shr rdx, 64 - bits
+    asm.bytes(&[0x48, 0xc1, 0xe2, 0x04]); // shl rdx, 4
+    asm.bind(look);
+    asm.bytes(&[0x65, 0x48, 0x8b, 0x82]); // mov rax, gs:[rdx + PATHS]
+    asm.bytes(&PATHS.to_le_bytes());
+    asm.bytes(&[0x48, 0x39, 0xc8]); // cmp rax, rcx
+    asm.jump_to_if(Condition::Z, count);
+    asm.bytes(&[0x48, 0x85, 0xc0]); // test rax, rax
+    asm.jump_to_if(Condition::Z, free);
+    asm.bytes(&[0x83, 0xc2, 0x10]); // add edx, 16
+    asm.bytes(&[0x81, 0xe2]); // and edx, mask
+    asm.bytes(&(wire::exact::N_PATH_ENTRIES * 16 - 1).to_le_bytes());
+    asm.jump_to(look);
+    asm.bind(free);
+    asm.compare_constant(offset::N_PATH_ENTRIES, wire::exact::MAX_PATH_ENTRIES);
+    asm.jump_to_if(Condition::AE, lost);
+    asm.bytes(&[0x65, 0x48, 0x0f, 0xb1, 0x8a]); // cmpxchg gs:[rdx + PATHS], rcx
+    asm.bytes(&PATHS.to_le_bytes());
+    asm.jump_to_if(Condition::NZ, look);
+    asm.increment(offset::N_PATH_ENTRIES);
+    asm.bind(count);
+    asm.bytes(&[0x65, 0x48, 0xff, 0x82]); // inc qword gs:[rdx + PATHS + 8]
+    asm.bytes(&(PATHS + 8).to_le_bytes());
+    asm.jump_through(offset::TWIN);
+    asm.bind(lost);
+    asm.increment(offset::LOST_PATHS);
+    asm.jump_through(offset::TWIN);
+    asm.resolve_labels();
+}
+
+/// Logarithm of the entries of the path table.
+const N_PATH_BITS: u32 = wire::exact::N_PATH_ENTRIES.ilog2();
+const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Writes code that needs a register but leaves the flags alone, or need not.
+fn with_register(chunk: &mut Chunk, original: Original, live: LiveSet, write: impl FnOnce(&mut Chunk, Gpr)) {
+    if let Some(dead) = probe::dead_register(live) {
+        chunk.statistics.probes_dead_register += 1;
+        chunk.begin_clean_probe(original);
+        write(chunk, dead);
+    } else {
+        chunk.statistics.probes_spilled += 1;
+        chunk.begin_run(kind::PROBE, original, saves::RAX, [9, 0, 0, 0]);
+        chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+        write(chunk, Gpr::RAX);
+        chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+    }
+}

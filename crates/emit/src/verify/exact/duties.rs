@@ -1,0 +1,163 @@
+//! What must be done on the ways of one function: at blocks that are found by their address, and on edges.
+//!
+//! **Blocks.** Every block that is copied with the function has a cell, which goes up on every arrival. A conditional jump that is taken has a
+//! cell of its own if the number of times does not follow from those of blocks: because it is the only way out of its block, or the only
+//! way into its target, which is no entry.
+
+use flow::FunctionFlow;
+use flow::callgraph::FunctionId;
+use flow::cfg::EdgeKind;
+use flow::graph::{BlockId, Edge, EdgeId};
+
+use super::super::Fault;
+use super::cells::Cells;
+use super::paths::{self, Rows};
+use super::state::{Done, Progress};
+use crate::Probe;
+use crate::chunk::Original;
+use crate::exact::{CellKind, Counting};
+use crate::module::Module;
+
+/// What a walk must have done where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Duty {
+    /// At the block's probe, if the walk may end there.
+    pub before: Option<Done>,
+    /// Behind it, if the walk may end there.
+    pub behind: Option<Done>,
+    /// The same if the row of a jump through a table says that the path ends; then it must have been asked.
+    pub at_row_end: Option<Done>,
+    /// Where control is gone, to the gate or to an address that only the thread knows.
+    pub gone: Done,
+    /// The return address of a call that notes where its return leads.
+    pub notes: Option<Original>,
+    /// Whether control goes through a jump table.
+    pub by_table: bool,
+}
+
+impl Duty {
+    /// Not to count anything.
+    pub const NOTHING: Duty = Duty {
+        before: Some(Done::NOTHING),
+        behind: Some(Done::NOTHING),
+        at_row_end: None,
+        gone: Done::NOTHING,
+        notes: None,
+        by_table: false,
+    };
+
+    /// To do this, and then go elsewhere: to another function by an address, or to the gate.
+    pub fn elsewhere(done: Done) -> Duty {
+        Duty { before: Some(done), behind: None, gone: done, ..Duty::NOTHING }
+    }
+
+    /// Whether `progress` is what is to be done behind the probe.
+    pub fn is_behind(&self, progress: &Progress) -> bool {
+        let expected = match (progress.row_ends, self.at_row_end) {
+            (None, None) | (Some(false), Some(_)) => self.behind,
+            (Some(true), end) => end,
+            (None, Some(_)) | (Some(false), None) => None,
+        };
+        expected == Some(progress.done)
+    }
+}
+
+/// What must be done when a block is reached through a jump table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableArrival {
+    pub done: Done,
+    pub at_row_end: Option<Done>,
+}
+
+/// What must be done on the ways of one function. What is not listed must do nothing.
+#[derive(Debug, Default)]
+pub(in super::super) struct Duties {
+    pub(super) arrivals: Vec<Done>,
+    pub(super) edges: Vec<Done>,
+    pub(super) tables: Vec<Option<TableArrival>>,
+    pub(super) rows: Option<Rows>,
+    /// Whether control that comes over an edge skips what arrivals do.
+    pub(super) skips_arrivals: bool,
+    /// Entries of the copy's list of cells that the function has.
+    pub n_listed: usize,
+}
+
+impl Duties {
+    pub fn new(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Duties, Fault> {
+        match module.options.probe {
+            Probe::Trace | Probe::None | Probe::Exact(Counting::Nothing) => Ok(Duties::default()),
+            Probe::Exact(Counting::Blocks) => blocks(module, id, cells),
+            Probe::Exact(Counting::Paths) => match paths::counter(module, id, cells)? {
+                Some(counter) => paths::duties(module, id, cells, counter),
+                None => blocks(module, id, cells),
+            },
+        }
+    }
+
+    /// On the way through the probe of a block, whose address is all that is known.
+    pub fn arrival(&self, block: BlockId) -> Duty {
+        Duty { before: None, behind: Some(self.done_at(block)), ..Duty::NOTHING }
+    }
+
+    /// On the way to a block that was found in a jump table.
+    pub fn table_arrival(&self, block: BlockId) -> Duty {
+        match self.tables.get(block.index()).copied().flatten() {
+            Some(TableArrival { done, at_row_end }) => {
+                Duty { before: None, behind: Some(done), at_row_end, ..Duty::NOTHING }
+            }
+            None => Duty::elsewhere(Done::NOTHING),
+        }
+    }
+
+    /// On the way over an edge to a block of the function.
+    pub fn edge_to(&self, edge: Option<EdgeId>, to: BlockId) -> Duty {
+        let done = self.done_on(edge);
+        if self.skips_arrivals {
+            return Duty { before: None, behind: Some(done), ..Duty::NOTHING };
+        }
+        Duty { before: Some(done), behind: done.and_cells_of(self.done_at(to)), ..Duty::NOTHING }
+    }
+
+    /// What must be done on an edge.
+    pub fn done_on(&self, edge: Option<EdgeId>) -> Done {
+        edge.and_then(|edge| self.edges.get(edge.index())).copied().unwrap_or(Done::NOTHING)
+    }
+
+    fn done_at(&self, block: BlockId) -> Done {
+        self.arrivals.get(block.index()).copied().unwrap_or(Done::NOTHING)
+    }
+}
+
+fn blocks(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Duties, Fault> {
+    let function = module.function(id);
+    let cfg = &function.cfg;
+    let mut duties = Duties {
+        arrivals: vec![Done::NOTHING; cfg.blocks.len()],
+        edges: vec![Done::NOTHING; cfg.graph.n_edges()],
+        ..Duties::default()
+    };
+    let start = |block: BlockId| module.original(cfg.block(block).range.start).0;
+    let mut counts = |kind, at, to| {
+        duties.n_listed += 1;
+        cells.find(kind, at, to).and_then(|cell| Done::NOTHING.count(cell)).ok_or(Fault::Cells)
+    };
+    for block in cfg.graph.blocks().filter(|&block| module.is_owned(id, block)) {
+        duties.arrivals[block.index()] = counts(CellKind::Block, start(block), 0)?;
+    }
+    for edge in cfg.graph.edge_ids().filter(|&edge| !follows_from_blocks(function, edge)) {
+        let Edge { from, to: Some(to) } = cfg.graph.edge(edge) else { continue };
+        if module.is_owned(id, from) && module.is_owned(id, to) {
+            duties.edges[edge.index()] = counts(CellKind::Edge, start(from), start(to))?;
+        }
+    }
+    Ok(duties)
+}
+
+/// Whether the number of times that an edge is taken needs no cell. Of the two ways out of a block one follows from the other.
+fn follows_from_blocks(function: &FunctionFlow, edge: EdgeId) -> bool {
+    let graph = &function.cfg.graph;
+    let Edge { from, to } = graph.edge(edge);
+    let is_only_way_out = graph.out_edges(from).count() == 1;
+    let is_only_way_in = to.is_some_and(|to| graph.in_edges(to).len() == 1 && !graph.is_entry(to));
+    function.cfg.edge_facts(edge).kind != EdgeKind::Taken || is_only_way_out || is_only_way_in
+}

@@ -1,0 +1,233 @@
+//! Instructions with an operand relative to `gs:`, in copies that are never left: the path register, cells, return table, path table.
+
+use iced_x86::{Code, Instruction, Register};
+use wire::exact::{MAX_PATH_ENTRIES, PATHS, PathEntry as TableEntry, RETURNS, ReturnEntry, SLOT_SCALE};
+use wire::thread::offset;
+
+use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
+use super::super::step::Step;
+use super::super::transfer::Pending;
+use super::cells::cell_at;
+use super::state::{Claim, End, Frame, Known, Outcome, PathEntry};
+
+/// What an operand relative to `gs:` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// Of the thread's header, or nothing.
+    Header(u32),
+    Cell(u32),
+    /// The cell with this number plus the path register.
+    PathCell(i64, Frame),
+    /// Of the entry of the return table that the slot chooses.
+    Return(u32),
+    /// Of the entry of the path table that `rdx` chooses.
+    Path(u32),
+}
+
+const RETURN_KEY: u32 = std::mem::offset_of!(ReturnEntry, key) as u32;
+const RETURN_TWIN: u32 = std::mem::offset_of!(ReturnEntry, twin) as u32;
+const RETURN_FRAME: u32 = std::mem::offset_of!(ReturnEntry, frame) as u32;
+const PATH_KEY: u32 = std::mem::offset_of!(TableEntry, key) as u32;
+const PATH_COUNT: u32 = std::mem::offset_of!(TableEntry, count) as u32;
+
+/// Executes an instruction; `None` if it has no meaning of its own in these copies.
+pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
+    let field = field(state, insn)?;
+    let register = |op: u32| Some(insn.op_register(op)).filter(|r| r.is_gpr()).map(|r| r.full_register().number());
+    match insn.code() {
+        Code::Jmp_rm64 => return jump(state, field),
+        Code::Mov_rm64_r64 => store(state, field, register(1)?)?,
+        Code::Mov_r64_rm64 => state.registers[register(0)?] = load(state, field)?,
+        Code::Mov_rm32_r32 => store_low(state, field, register(1)?)?,
+        Code::Mov_r32_rm32 => {
+            state.registers[register(0)?] = Value::Exact(match field {
+                Field::Header(offset::FRAME) => Known::Frame(state.exact.done.frame),
+                Field::Return(RETURN_FRAME) if state.exact.is_noted => Known::NotedFrame,
+                _ => return None,
+            });
+        }
+        Code::Movsxd_r64_rm32 if field == Field::Header(offset::FRAME) => {
+            state.registers[register(0)?] = Value::Exact(Known::SignedFrame(state.exact.done.frame));
+        }
+        Code::Mov_rm32_imm32 if field == Field::Header(offset::FRAME) => {
+            state.exact.done.frame = Frame::Is(insn.immediate32() as i32);
+        }
+        _ => {
+            state.flags = calculate(state, pending, insn, field)?;
+        }
+    }
+    Some(Step::Next)
+}
+
+fn field(state: &State, insn: &Instruction) -> Option<Field> {
+    let displacement = insn.memory_displacement64() as i64;
+    let value = |register: Register| match register.is_gpr64().then(|| state.registers[register.number()]) {
+        Some(Value::Exact(known)) => Some(known),
+        _ => None,
+    };
+    let (base, index, scale) = (insn.memory_base(), insn.memory_index(), insn.memory_index_scale());
+    let within = |start: u32| u32::try_from(displacement - i64::from(start)).ok();
+    match (base, index) {
+        (Register::None, Register::None) if displacement < wire::PAGE as i64 => within(0).map(Field::Header),
+        (Register::None, Register::None) => Some(Field::Cell(u32::try_from(cell_at(displacement)?).ok()?)),
+        (Register::None, index) => match (value(index)?, scale) {
+            (Known::SignedFrame(frame), 8) => Some(Field::PathCell(cell_at(displacement)?, frame)),
+            (Known::Slot, SLOT_SCALE) => within(RETURNS).map(Field::Return),
+            _ => None,
+        },
+        (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => within(PATHS).map(Field::Path),
+        _ => None,
+    }
+}
+
+fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
+    let exact = &mut state.exact;
+    match (field, state.registers[from]) {
+        (Field::Cell(cell), Value::Exact(Known::NextCount(counted))) if cell == counted => {
+            exact.done = exact.done.count(cell)?;
+        }
+        (Field::Cell(cell), Value::Twin) => {
+            let claim = exact.claim.filter(|claim| claim.cell + 1 == cell && !claim.has_twin)?;
+            exact.claim = Some(Claim { has_twin: true, ..claim });
+        }
+        // Whoever finds the target finds its twin.
+        (Field::Cell(cell), Value::Target) => {
+            exact.claim.take_if(|claim| claim.cell == cell && claim.has_twin)?;
+        }
+        (Field::Return(RETURN_KEY), Value::Exact(Known::Key(address))) if exact.note.key.is_none() => {
+            exact.note.key = Some(address);
+        }
+        (Field::Return(RETURN_TWIN), Value::Exact(Known::Place(twin))) if exact.note.twin.is_none() => {
+            exact.note.twin = Some(twin);
+        }
+        (Field::Header(offset::TWIN), twin @ Value::Exact(Known::Place(_) | Known::NotedTwin | Known::TableTwin)) => {
+            state.fields.twin = twin;
+        }
+        (Field::Header(offset::SAVED_RDX), row @ Value::Exact(Known::Place(_))) => state.fields.saved_rdx = row,
+        _ => return None,
+    }
+    Some(())
+}
+
+fn load(state: &State, field: Field) -> Option<Value> {
+    Some(match field {
+        Field::Cell(cell) => Value::Exact(Known::Count(cell)),
+        Field::Return(RETURN_TWIN) if state.exact.is_noted => Value::Exact(Known::NotedTwin),
+        Field::Path(PATH_KEY) => Value::Exact(Known::EntryKey),
+        Field::Header(offset::TWIN) if state.fields.twin == Value::Twin => Value::Twin,
+        Field::Header(offset::SAVED_RDX) if state.fields.saved_rdx == Value::Exact(Known::Row) => {
+            Value::Exact(Known::Row)
+        }
+        // Any flags will do where nobody needs them.
+        Field::Header(offset::SAVED_FLAGS) if !state.live.flags => Value::PackedFlags,
+        _ => return None,
+    })
+}
+
+fn store_low(state: &mut State, field: Field, from: usize) -> Option<()> {
+    let Value::Exact(value) = state.registers[from] else { return None };
+    let exact = &mut state.exact;
+    match (field, value) {
+        (Field::Header(offset::FRAME), Known::Frame(frame)) => exact.done.frame = frame,
+        (Field::Header(offset::FRAME), Known::NotedFrame) => exact.done.frame = Frame::Noted,
+        (Field::Return(RETURN_FRAME), Known::Frame(Frame::Kept(0))) => exact.note.has_frame = true,
+        _ => return None,
+    }
+    Some(())
+}
+
+/// What changes flags. Returns what they tell.
+fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Field) -> Option<Flags> {
+    let [rax, rcx] = [RAX, RCX].map(|number| state.registers[number]);
+    let first = insn.op_register(0).is_gpr64().then(|| state.registers[insn.op_register(0).number()]);
+    let is_own = |cell: u32| pending.remembering() == Some(cell);
+    Some(Flags::Exact(match (insn.code(), field) {
+        (Code::Inc_rm64, _) => {
+            increment(state, field)?;
+            return Some(Flags::Junk);
+        }
+        (Code::Add_rm32_imm32, Field::Header(offset::FRAME)) => {
+            state.exact.done.frame = state.exact.done.frame.plus(insn.immediate32() as i32)?;
+            return Some(Flags::Junk);
+        }
+        (Code::Add_rm32_r32, Field::Header(offset::FRAME)) if insn.op1_register() == Register::EAX => {
+            let Value::Exact(Known::RowAmount(index)) = rax else { return None };
+            (state.exact.done.frame == Frame::Kept(0)).then_some(())?;
+            state.exact.done.frame = Frame::PlusRow(index);
+            return Some(Flags::Junk);
+        }
+        (Code::Cmp_r64_rm64, Field::Return(RETURN_KEY)) if first == Some(Value::Exact(Known::TargetKey)) => {
+            Outcome::SameReturn
+        }
+        (Code::Cmp_r64_rm64, Field::Cell(cell)) if first == Some(Value::Target) && is_own(cell) => {
+            Outcome::Remembered(cell)
+        }
+        (Code::Cmpxchg_rm64_r64, Field::Cell(cell)) if is_own(cell) && insn.op1_register() == Register::RCX => {
+            let is_ready = (rax, rcx) == (Value::Exact(Known::Zero), Value::Exact(Known::One));
+            (is_ready && state.exact.claim.is_none()).then_some(())?;
+            state.registers[RAX] = Value::Junk;
+            Outcome::Taken(cell)
+        }
+        (Code::Cmp_rm32_imm32, Field::Header(offset::N_PATH_ENTRIES)) if insn.immediate32() == MAX_PATH_ENTRIES => {
+            Outcome::Room
+        }
+        (Code::Cmpxchg_rm64_r64, Field::Path(PATH_KEY)) if insn.op1_register() == Register::RCX => {
+            let is_ready = rax == Value::Exact(Known::Zero) && matches!(rcx, Value::Exact(Known::PathKey(..)));
+            (is_ready && state.exact.entry == PathEntry::Room).then_some(())?;
+            state.registers[RAX] = Value::Junk;
+            Outcome::TakenEntry
+        }
+        _ => return None,
+    }))
+}
+
+fn increment(state: &mut State, field: Field) -> Option<()> {
+    let exact = &mut state.exact;
+    let path_of = |value: Value| match value {
+        Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
+        _ => None,
+    };
+    let end = match field {
+        Field::Cell(cell) => {
+            exact.done = exact.done.count(cell)?;
+            return Some(());
+        }
+        Field::Header(offset::N_PATH_ENTRIES) if exact.entry == PathEntry::New => {
+            exact.entry = PathEntry::Found;
+            return Some(());
+        }
+        Field::PathCell(cell, frame) => End::Cell(cell, frame),
+        Field::Path(PATH_COUNT) if exact.entry == PathEntry::Found => path_of(state.registers[RCX])?,
+        Field::Header(offset::LOST_PATHS) if exact.entry == PathEntry::Full => path_of(state.registers[RCX])?,
+        _ => return None,
+    };
+    exact.entry = PathEntry::Unknown;
+    exact.done.end.is_none().then(|| exact.done.end = Some(end))
+}
+
+fn jump(state: &mut State, field: Field) -> Option<Step> {
+    let is_gone = match field {
+        Field::Header(offset::GATE) => {
+            state.has_ended = state.end_reason.is_some() && state.is_at(state.fields.target);
+            state.has_ended
+        }
+        Field::Header(offset::TWIN) => match state.fields.twin {
+            Value::Exact(Known::Place(place)) => return back(state).map(|()| Step::Back(place)),
+            Value::Exact(Known::NotedTwin | Known::TableTwin) => state.point == Point::Target,
+            _ => return None,
+        },
+        Field::Cell(cell) => {
+            state.point == Point::Target && state.exact.remembered.is_some_and(|remembered| remembered + 1 == cell)
+        }
+        _ => false,
+    };
+    (is_gone && state.is_restored()).then_some(Step::Gone)
+}
+
+/// Back from counting a path, once. However it was counted, all that is needed from here on is where it was saved.
+fn back(state: &mut State) -> Option<()> {
+    let is_first = state.exact.done.end.is_some() && !std::mem::replace(&mut state.exact.is_back, true);
+    [RAX, RCX, RDX].into_iter().for_each(|number| state.registers[number] = Value::Junk);
+    state.flags = Flags::Junk;
+    is_first.then_some(())
+}

@@ -1,0 +1,34 @@
+//! What the verifier knows about copies that are never left.
+//!
+//! They are walked through like the others ([`super`]). What they have of their own:
+//!
+//! * **Counting** ([`duties`], [`paths`]). For every edge and every way to arrive at a block it is worked out what must be done: which cells go
+//!   up, how the path register changes, which path ends. A walk notes what is done ([`state::Done`]), and the two must be the same. That
+//!   what edges must do adds up to numbers of paths is shown by [`flow::paths::verify`].
+//! * **Return table.** What a call notes must have the key of the return address that it has pushed, and the place that it notes is walked from,
+//!   with the state of the program at the return site. A return takes frame and twin from an entry only after its key was the right one.
+//! * **Remembered targets** are used only after a comparison, and written only by whoever has taken the first cell, twin first.
+//! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that [`fields`] knows. All else is refused, so
+//!   that nothing else is written.
+//!
+//! **Flags** are dead at calls, returns and computed jumps: at a direct call unless the callee expects them, at a return unless callers
+//! of the function use them, both as [`flow::liveness::FlagConventions`] say; at a computed call always; at a computed jump unless a
+//! function that it is known to lead to, or a block of its table, needs them. In a module where control is expected to arrive with flags in ways
+//! that do not show ([`crate::module::Module::passes_flags_unseen`]), they are alive at all of these, and at the start of every block that does
+//! not overwrite them. That programs keep to this is a convention, and not shown here.
+//!
+//! **Not shown**: that the search of the path table ends, which is the case because it is never full; and that control which enters a block in
+//! its middle, by the twin of another instruction than the first, has a path register that fits the block.
+
+mod cells;
+mod duties;
+mod fields;
+mod paths;
+mod state;
+mod step;
+mod transfers;
+
+pub(super) use cells::Cells;
+pub(super) use duties::{Duties, Duty};
+pub(super) use state::{Done, Known, Outcome, Progress};
+pub(super) use step::step;

@@ -1,0 +1,198 @@
+//! Copies that are never left, at work: what they count is what single-stepping the original counts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::Command;
+
+use emit::{Cell, CellKind, Counting, ModuleCopy, Options, Position, Probe};
+use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathId, PathPlan, PlanOptions, Truncation, estimate_weights};
+use flow::{ModuleFlow, Sequential};
+use image::{Image, Svma};
+use wire::clusters::LEADER;
+use wire::exact;
+use wire::thread::offset;
+
+use crate::execution::{COPY_AT, LO, SOURCE, defines, make_executable, run_bytes};
+use crate::fixture::{build, parse};
+
+const AREA_AT: u64 = 0x1000_0000_0000;
+
+/// What the program and its copy have counted.
+struct Counted {
+    /// Executions of instructions of the original, by address.
+    hits: HashMap<u64, u64>,
+    cells: Vec<u64>,
+    paths: HashMap<u64, u64>,
+    printed: String,
+}
+
+fn program(optimization: &str, n_cells: u32) -> Vec<u8> {
+    let mut defines = defines();
+    let values = [
+        ("AREA_AT", AREA_AT),
+        ("AREA_BYTES", 1 << exact::AREA_BITS),
+        ("CELLS", exact::CELLS.into()),
+        ("N_CELLS", n_cells.into()),
+        ("PATHS", exact::PATHS.into()),
+        ("N_PATH_ENTRIES", exact::N_PATH_ENTRIES.into()),
+        ("GATE", offset::GATE.into()),
+    ];
+    defines.extend(values.iter().map(|(name, value)| format!("-D{name}={value:#x}ul")));
+    defines.push(format!("-DTARGET_NUMBER={}", offset::TARGET));
+    let mut flags = vec!["-static", "-no-pie", optimization, "-Wl,--build-id=none", "-w"];
+    flags.extend(defines.iter().map(String::as_str));
+    build("c", SOURCE, &flags)
+}
+
+fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> Counted {
+    let position = Position { module_base: LO, copy: COPY_AT, cluster_lo: LO, first_cell: 0, first_key: 1 };
+    let code = copy.place(&position).expect("the copy reaches the program");
+    let entries = copy.entries().flat_map(|entry| {
+        let value = entry.copy | if entry.is_leader { LEADER } else { 0 };
+        [entry.original.to_le_bytes(), value.to_le_bytes()]
+    });
+    let entries: Vec<u8> = entries.flatten().collect();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    let runs: Vec<u8> = copy.runs().iter().flat_map(run_bytes).collect();
+    for (name, bytes) in [("program", program), ("copy", &code), ("entries", &entries), ("runs", &runs)] {
+        std::fs::write(path(name), bytes).expect("a file in the temporary folder");
+    }
+    make_executable(&path("program"));
+    let arguments = ["copy", "entries", "runs", "hits", "cells", "paths"].map(path);
+    let output =
+        Command::new(path("program")).args(arguments).arg(max_steps.to_string()).output().expect("the program starts");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{:?} after {printed}", output.status);
+    let read = |name: &str| std::fs::read(path(name)).expect("what the program wrote");
+    let words = |name: &str| -> Vec<u64> {
+        read(name).as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
+    };
+    let hits = words("hits").into_iter().map(|pair| (LO + (pair & 0xffff_ffff), pair >> 32)).collect();
+    let paths = words("paths").as_chunks::<2>().0.iter().map(|&[key, count]| (key, count)).collect();
+    Counted { hits, cells: words("cells"), paths, printed }
+}
+
+fn translate(image: &Image<'_>, counting: Counting) -> (ModuleFlow, ModuleCopy) {
+    let flow = flow::analyze(image, &Sequential);
+    let copy = emit::translate(image, &flow, Options { cluster: 0, probe: Probe::Exact(counting) }, &Sequential);
+    (flow, copy)
+}
+
+/// Cells with the number of their first counter.
+fn numbered(copy: &ModuleCopy) -> impl Iterator<Item = (Cell, usize)> + '_ {
+    copy.cells().iter().scan(0, |next, &cell| {
+        let first = *next;
+        *next += cell.n_cells() as usize;
+        Some((cell, first))
+    })
+}
+
+fn counted(optimization: &str, counting: Counting, max_steps: u32) -> (Vec<u8>, ModuleCopy, Counted) {
+    // The number of cells is part of the program but changes nothing about it.
+    let draft = program(optimization, 0x7fff_ffff);
+    let n_cells = translate(&parse(&draft), counting).1.n_cells();
+    let file = program(optimization, n_cells);
+    let (_, copy) = translate(&parse(&file), counting);
+    assert_eq!(copy.n_cells(), n_cells);
+    let result = run(&file, &copy, max_steps);
+    (file, copy, result)
+}
+
+/// Every block of the program must have been counted as often as it was stepped through. What only the original runs is left out.
+fn compare_blocks(image: &Image<'_>, blocks: &BTreeMap<u64, u64>, hits: &HashMap<u64, u64>, left_out: &[&str]) {
+    let harness = image.sections().iter().find(|section| section.name == "harness").expect("a section").range;
+    let is_left_out = |at: u64| {
+        let named = image.symbols().iter().filter(|symbol| left_out.contains(&&*symbol.name));
+        harness.contains(Svma(at)) || named.into_iter().any(|symbol| at.wrapping_sub(symbol.address.0) < symbol.size)
+    };
+    let flow = flow::analyze(image, &Sequential);
+    let mut n_compared = 0;
+    for block in flow.functions.iter().flat_map(|function| &function.cfg.blocks) {
+        let at = block.range.start.0;
+        let (counted, expected) = (blocks.get(&at).copied().unwrap_or(0), hits.get(&at).copied().unwrap_or(0));
+        if !is_left_out(at) {
+            assert_eq!(counted, expected, "block at {at:#x}");
+            n_compared += u32::from(expected > 0);
+        }
+    }
+    assert!(n_compared > 300, "only {n_compared} blocks ran");
+}
+
+fn check_blocks(optimization: &str) {
+    let (file, copy, result) = counted(optimization, Counting::Blocks, 0);
+    let blocks: BTreeMap<u64, u64> = numbered(&copy)
+        .filter(|(cell, _)| cell.kind == CellKind::Block)
+        .map(|(cell, number)| (LO + u64::from(cell.at), result.cells[number]))
+        .collect();
+    compare_blocks(&parse(&file), &blocks, &result.hits, &[]);
+}
+
+#[test]
+fn blocks_are_counted_exactly() {
+    check_blocks("-O2");
+    check_blocks("-O0");
+}
+
+#[test]
+fn nothing_is_counted_on_request() {
+    let (_, copy, result) = counted("-O2", Counting::Nothing, 0);
+    assert!(numbered(&copy).all(|(cell, _)| cell.kind == CellKind::Target));
+    assert!(result.paths.is_empty());
+}
+
+/// Blocks from the paths that were counted, for every function that counts paths.
+fn blocks_of_paths(flow: &ModuleFlow, copy: &ModuleCopy, result: &Counted) -> BTreeMap<u64, u64> {
+    let mut blocks = BTreeMap::new();
+    for (cell, number) in numbered(copy) {
+        let ids: Vec<(u64, u64)> = match cell.kind {
+            CellKind::Paths => (0..u64::from(cell.to)).map(|id| (id, result.cells[number + id as usize])).collect(),
+            CellKind::HashedPaths => {
+                let mine = result.paths.iter().filter(|(key, _)| *key >> 32 == u64::from(cell.to) + 1);
+                mine.map(|(key, &count)| (key & 0xffff_ffff, count)).collect()
+            }
+            CellKind::Block => {
+                blocks.insert(LO + u64::from(cell.at), result.cells[number]);
+                continue;
+            }
+            _ => continue,
+        };
+        let function = flow.function_at(Svma(LO + u64::from(cell.at))).expect("a function with cells");
+        let graph = &function.cfg.graph;
+        let weights = estimate_weights(graph, &function.loops);
+        let options = PlanOptions {
+            truncation: Truncation::BackEdges,
+            order: EdgeOrder::Smart(&weights),
+            max_paths: DEFAULT_MAX_PATHS,
+        };
+        let plan = PathPlan::new(graph, &options);
+        for (id, count) in ids.into_iter().filter(|&(id, count)| count > 0 && id < plan.n_paths()) {
+            let path = plan.decode(PathId(id)).expect("a path of the plan");
+            for block in path.blocks {
+                *blocks.entry(function.cfg.block(block).range.start.0).or_default() += count;
+            }
+        }
+    }
+    blocks
+}
+
+#[test]
+fn paths_are_counted_exactly() {
+    for optimization in ["-O2", "-O0"] {
+        let (file, copy, result) = counted(optimization, Counting::Paths, 0);
+        let image = parse(&file);
+        let flow = flow::analyze(&image, &Sequential);
+        let blocks = blocks_of_paths(&flow, &copy, &result);
+        // A path that longjmp cuts off is never counted, and one that it begins is not counted here.
+        let left_out = ["jumps", "jump_out", "longjmp", "__longjmp", "__libc_siglongjmp", "_longjmp_unwind"];
+        compare_blocks(&image, &blocks, &result.hits, &left_out);
+    }
+}
+
+#[test]
+fn recovery_from_every_step() {
+    for counting in [Counting::Blocks, Counting::Paths] {
+        let (_, _, result) = counted("-O2", counting, 400);
+        assert_eq!(result.printed.matches("same after any of").count(), 13, "{}", result.printed);
+        assert!(result.printed.matches("same after any of 400 steps").count() >= 3, "{}", result.printed);
+    }
+}

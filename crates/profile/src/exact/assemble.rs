@@ -1,0 +1,195 @@
+//! From counts to the profile's tables.
+//!
+//! Rows are in the order of module and address. There is one for what ran, for what these rows refer to, and for the direction of a branch
+//! that ran and never went there.
+
+use std::collections::BTreeMap;
+
+use super::loops;
+use super::{CallKey, CodePlace, Counted, PathKey};
+use crate::code::{CodeBlock, ModuleCode};
+use crate::estimate::Estimate;
+use crate::model::{Block, BlockEnd, BlockId, Call, Edge, EdgeKind, Function, FunctionId, ModuleId, Path, Profile};
+
+pub(super) fn profile(modules: &[Counted]) -> Profile {
+    let mut n_blocks = 0;
+    let rows: Vec<ModuleRows<'_>> = modules.iter().map(|counted| ModuleRows::new(counted, &mut n_blocks)).collect();
+    let functions = Functions::new(&rows);
+    let mut profile = Profile {
+        modules: modules.iter().map(|counted| counted.facts.clone()).collect(),
+        functions: functions.rows(modules),
+        ..Profile::default()
+    };
+    for (module, rows) in (0..).map(ModuleId).zip(&rows) {
+        let function_of = |index| functions.id(modules, CodePlace { module, index });
+        rows.fill_blocks(function_of, &mut profile);
+        rows.fill_edges(&mut profile);
+        rows.fill_paths(&mut profile);
+        rows.fill_calls(|callee| functions.id(modules, callee), &mut profile);
+        loops::fill(rows, &mut profile);
+    }
+    profile
+}
+
+/// The functions of a profile, by module and address.
+struct Functions(BTreeMap<(ModuleId, u64), FunctionId>);
+
+impl Functions {
+    /// Functions with a block or an entry, and callees.
+    fn new(modules: &[ModuleRows<'_>]) -> Functions {
+        let mut keys = BTreeMap::new();
+        let counted: Vec<&Counted> = modules.iter().map(|rows| rows.counted).collect();
+        for (module, rows) in (0..).map(ModuleId).zip(modules) {
+            let entered = (0..).zip(&rows.counted.entries).filter(|&(_, &n)| n != 0).map(|(index, _)| index);
+            let with_blocks = rows.blocks().map(|(_, block)| block.function);
+            let own = entered.chain(with_blocks).map(|index| CodePlace { module, index });
+            let callees = rows.counted.calls.keys().map(|call| call.callee);
+            let found = own.chain(callees).filter_map(|place| {
+                let counted = counted.get(place.module.index())?;
+                Some((counted.function_key(place)?, FunctionId(0)))
+            });
+            keys.extend(found);
+        }
+        keys.values_mut().zip(0..).for_each(|(id, number)| *id = FunctionId(number));
+        Functions(keys)
+    }
+
+    fn id(&self, modules: &[Counted], place: CodePlace) -> Option<FunctionId> {
+        let key = modules.get(place.module.index())?.function_key(place)?;
+        self.0.get(&key).copied()
+    }
+
+    fn rows(&self, modules: &[Counted]) -> Vec<Function> {
+        let row = |&(module, address): &(ModuleId, u64)| {
+            let (entries, self_ns) = (Estimate::default(), Estimate::default());
+            Function { module, address, size: 0, name: String::new(), entries, self_ns }
+        };
+        let mut rows: Vec<Function> = self.0.keys().map(row).collect();
+        for (module, counted) in (0..).map(ModuleId).zip(modules) {
+            for (index, (function, &n)) in (0..).zip(counted.code.functions.iter().zip(&counted.entries)) {
+                let id = self.id(modules, CodePlace { module, index });
+                if let Some(row) = id.and_then(|id| rows.get_mut(id.index())) {
+                    row.size = row.size.max(function.size);
+                    row.entries += Estimate::exact(n);
+                }
+            }
+        }
+        rows
+    }
+}
+
+impl Counted {
+    fn function_key(&self, place: CodePlace) -> Option<(ModuleId, u64)> {
+        Some((place.module, self.code.functions.get(place.index as usize)?.address))
+    }
+}
+
+/// The rows of one module.
+pub(super) struct ModuleRows<'a> {
+    pub counted: &'a Counted,
+    /// Directions of branches that were never taken included.
+    pub edges: BTreeMap<(u32, u32), u64>,
+    /// By index of the block: its row, if it has one.
+    ids: Vec<Option<BlockId>>,
+}
+
+impl<'a> ModuleRows<'a> {
+    /// Blocks are numbered from `n_blocks` on.
+    fn new(counted: &'a Counted, n_blocks: &mut u32) -> ModuleRows<'a> {
+        let mut edges: BTreeMap<(u32, u32), u64> = counted.edges.iter().map(|(&edge, &n)| (edge, n)).collect();
+        for ((from, block), _) in (0..).zip(&counted.code.blocks).zip(&counted.blocks).filter(|&(_, &n)| n != 0) {
+            edges.extend(directions(&counted.code, block).map(|to| ((from, to), counted.edge(from, to))));
+        }
+        let ends = edges.keys().flat_map(|&(from, to)| [from, to]);
+        let mut with_rows: Vec<u32> = ends.chain(counted.calls.keys().map(|call| call.site)).collect();
+        with_rows.extend((0..).zip(&counted.blocks).filter(|&(_, &n)| n != 0).map(|(block, _)| block));
+        let around = with_rows.iter().flat_map(|&block| loops::around(&counted.code, block));
+        let headers: Vec<u32> = around.map(|(_, header)| header).collect();
+        let mut ids = vec![None; counted.code.blocks.len()];
+        for block in with_rows.into_iter().chain(headers) {
+            if let Some(id) = ids.get_mut(block as usize) {
+                *id = Some(BlockId(0));
+            }
+        }
+        for id in ids.iter_mut().flatten() {
+            *id = BlockId(*n_blocks);
+            *n_blocks += 1;
+        }
+        ModuleRows { counted, edges, ids }
+    }
+
+    /// Blocks with a row, with their indices.
+    pub fn blocks(&self) -> impl Iterator<Item = (u32, &'a CodeBlock)> {
+        let blocks = (0..).zip(&self.counted.code.blocks).zip(&self.ids);
+        blocks.filter(|(_, id)| id.is_some()).map(|(block, _)| block)
+    }
+
+    pub fn id(&self, block: u32) -> Option<BlockId> {
+        self.ids.get(block as usize).copied().flatten()
+    }
+
+    fn fill_blocks(&self, function_of: impl Fn(u32) -> Option<FunctionId>, profile: &mut Profile) {
+        for (index, block) in self.blocks() {
+            let Some(function) = function_of(block.function) else { continue };
+            let &CodeBlock { address, size, last, n_insns, end, .. } = block;
+            let count = Estimate::exact(self.counted.count(index));
+            profile.blocks.push(Block { function, address, size, last, n_insns, end, count });
+        }
+    }
+
+    fn fill_edges(&self, profile: &mut Profile) {
+        let code = &self.counted.code;
+        let rows = self.edges.iter().filter_map(|(&(from, to), &n)| {
+            let is_back = code.is_cut(from, to) || self.counted.back_edges.contains(&(from, to));
+            let kind = edge_kind(code, from, to)?;
+            Some(Edge { from: self.id(from)?, to: self.id(to)?, kind, is_back, count: Estimate::exact(n) })
+        });
+        profile.edges.extend(rows);
+    }
+
+    fn fill_paths(&self, profile: &mut Profile) {
+        let mut paths: Vec<(&PathKey, u64)> = self.counted.paths.iter().map(|(path, &n)| (path, n)).collect();
+        paths.sort_unstable();
+        let rows = paths.into_iter().filter_map(|(PathKey { blocks, back_to }, n)| {
+            let blocks: Vec<BlockId> = blocks.iter().filter_map(|&block| self.id(block)).collect();
+            let of_path = || blocks.iter().filter_map(|block| profile.blocks.get(block.index()));
+            let is_branch = |block: &&Block| matches!(block.end, BlockEnd::Branch | BlockEnd::IndirectJump);
+            let (function, n_branches) = (of_path().next()?.function, of_path().filter(is_branch).count() as u32);
+            let back_to = back_to.and_then(|block| self.id(block));
+            let (count, self_ns) = (Estimate::exact(n), Estimate::default());
+            Some(Path { function, blocks, back_to, n_branches, count, self_ns })
+        });
+        let rows: Vec<Path> = rows.collect();
+        profile.paths.extend(rows);
+    }
+
+    fn fill_calls(&self, function: impl Fn(CodePlace) -> Option<FunctionId>, profile: &mut Profile) {
+        let mut calls: Vec<(CallKey, u64)> = self.counted.calls.iter().map(|(&call, &n)| (call, n)).collect();
+        calls.sort_unstable();
+        let rows = calls.into_iter().filter_map(|(CallKey { site, callee, is_tail }, n)| {
+            Some(Call { site: self.id(site)?, callee: function(callee)?, is_tail, count: Estimate::exact(n) })
+        });
+        profile.calls.extend(rows);
+    }
+}
+
+/// Where a conditional branch leads inside its function.
+fn directions<'a>(code: &'a ModuleCode, block: &'a CodeBlock) -> impl Iterator<Item = u32> + 'a {
+    let is_branch = block.end == BlockEnd::Branch;
+    let addresses = [block.target, block.end_address()].into_iter().filter(move |_| is_branch);
+    let is_beside = |&to: &u32| code.blocks.get(to as usize).is_some_and(|to| to.function == block.function);
+    addresses.filter_map(|address| code.block_at(address)).filter(is_beside)
+}
+
+/// How control gets from one block to another: what the end of the first allows.
+fn edge_kind(code: &ModuleCode, from: u32, to: u32) -> Option<EdgeKind> {
+    let (from, to) = (code.blocks.get(from as usize)?, code.blocks.get(to as usize)?);
+    Some(match from.end {
+        BlockEnd::Next => EdgeKind::FallThrough,
+        BlockEnd::Branch if from.end_address() == to.address => EdgeKind::FallThrough,
+        BlockEnd::Branch | BlockEnd::Jump => EdgeKind::Taken,
+        BlockEnd::IndirectJump => EdgeKind::Table,
+        BlockEnd::Call | BlockEnd::IndirectCall => EdgeKind::PastCall,
+        BlockEnd::Return | BlockEnd::Trap => EdgeKind::NonLocal,
+    })
+}

@@ -1,0 +1,100 @@
+//! Back from functions of the runtime.
+//!
+//! Copies call the functions that the runtime exports as they are, natively, with the original return address on the stack. In exact mode such
+//! a function returns into the copy of its caller. [`returning!`] makes that of any function without arguments on the stack.
+
+use core::arch::naked_asm;
+use core::sync::atomic::Ordering::Relaxed;
+
+use wire::exact::{RETURNS, ReturnEntry, SLOT_MASK, SLOT_SCALE};
+
+use crate::area::Area;
+use crate::{exact, gate, places, twins};
+
+/// Defines a function that calls another one and comes back in the way described in the module.
+macro_rules! returning {
+    ($(#[$attribute:meta])* $name:ident calls $target:path) => {
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
+                "call {target}",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "cmp byte ptr [rip + {is_on}], 0",
+                "jne {come_back}",
+                "ret",
+                ".cfi_endproc",
+                target = sym $target,
+                is_on = sym $crate::exact::IS_ON,
+                come_back = sym $crate::come_back::come_back,
+            )
+        }
+    };
+}
+pub(crate) use returning;
+
+/// Instead of `ret`, in exact mode. Results stay in their registers.
+#[unsafe(naked)]
+pub unsafe extern "C" fn come_back() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "push rdx",
+        ".cfi_adjust_cfa_offset 8",
+        "lea rdi, [rsp + 16]",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {way_back}",
+        "mov rcx, rax",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rax",
+        ".cfi_adjust_cfa_offset -8",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rcx",
+        ".cfi_endproc",
+        way_back = sym way_back,
+    )
+}
+
+/// Where to go for a return to the address at `slot`.
+unsafe extern "C" fn way_back(slot: *const u64) -> u64 {
+    // SAFETY: the caller's return address.
+    let address = unsafe { *slot };
+    let Some(area) = exact::own_area() else { return address };
+    if let Some(twin) = twins::of(address) {
+        exact::note_entry(&area);
+        // SAFETY: as above.
+        return unsafe { noted_return(slot as u64, &area, address) }.unwrap_or(twin);
+    }
+    if twins::cluster_of(address).is_some() && !exact::MISSES.contains(address) {
+        return gate::way_to(&area, address);
+    }
+    exact::note_native(&area, places::reason_at(address));
+    address
+}
+
+/// What the call noted in the return table that put the return address `address` into `slot`: the twin, after the caller's path has been
+/// made the present one, as a return in a copy does.
+///
+/// # Safety
+/// The calling thread must be about to return by that address, which has a copy.
+pub unsafe fn noted_return(slot: u64, area: &Area, address: u64) -> Option<u64> {
+    let offset = u64::from(RETURNS) + (slot & u64::from(SLOT_MASK)) * u64::from(SLOT_SCALE);
+    // SAFETY: the table is in the calling thread's area, because exact mode is on.
+    let entry = unsafe { *((area.address() + offset) as *const ReturnEntry) };
+    if entry.key != slot.wrapping_add(address) {
+        return None;
+    }
+    let frame = &area.header().frame;
+    frame.store(frame.load(Relaxed) & !exact::PATH | entry.frame & exact::PATH, Relaxed);
+    Some(entry.twin)
+}

@@ -1,0 +1,319 @@
+//! The gate: where copies of exact mode go that cannot go on by themselves.
+//!
+//! A copy jumps here with all registers those of the program, the address where the program is in the header's `target`, and the reason in
+//! `end_reason`. The gate goes on at an address that it puts into `twin`: the twin of `target`, after it has been waited for or after a system
+//! call has been made here, or `target` itself, natively.
+//!
+//! **Signals.** The gate keeps registers in the header, blocks all signals while still on the program's stack, and only then turns to a stack of
+//! its own; at the end it does the same in reverse. So a signal finds the gate only in its first and last instructions, where [`leave`] can tell
+//! the program's state: the kept registers if `is_in_gate` says so, the processor's otherwise; flags and vector registers are always the
+//! processor's. A handler sees the program at `target`. When it returns, the thread goes on at `twin` if the gate was done and that is in a copy;
+//! otherwise it comes to the gate anew, for which `target` and `end_reason` always say what is left to be done.
+
+use core::arch::{asm, naked_asm};
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
+
+use wire::control::NativeReason;
+use wire::sample::EndReason;
+use wire::thread::ThreadHeader;
+
+use crate::abi::{UContext, register};
+use crate::area::Area;
+use crate::gate_calls::{self, Outcome};
+use crate::{come_back, entry, exact, hook, places, session, syscall, twins};
+
+/// Indices of `gate_registers`.
+pub mod saved {
+    pub const RAX: usize = 0;
+    pub const RCX: usize = 1;
+    pub const RDX: usize = 2;
+    pub const RSP: usize = 4;
+    pub const RSI: usize = 6;
+    pub const RDI: usize = 7;
+    pub const R8: usize = 8;
+    pub const R9: usize = 9;
+    pub const R10: usize = 10;
+    pub const R11: usize = 11;
+    pub const FLAGS: usize = 16;
+}
+
+/// Bytes of vector registers, at the top of the gate's stack.
+pub const VECTOR_BYTES: u64 = 256;
+
+static ALL_SIGNALS: u64 = u64::MAX;
+
+/// What [`gate`] does after [`decide`].
+#[repr(u32)]
+enum Step {
+    /// Goes on at `twin`.
+    GoOn = 0,
+    /// Makes the system call by which a signal handler returns.
+    ReturnFromSignal = 1,
+}
+
+/// For `ThreadHeader::gate`.
+pub fn address() -> u64 {
+    gate as *const () as u64
+}
+
+/// Prepares the calling thread, whose area is `area`, to come to the gate as if from a copy that jumped to `original`.
+pub fn way_to(area: &Area, original: u64) -> u64 {
+    // SAFETY: the area is the calling thread's, which is in no copy.
+    unsafe { (*area.raw()).target = original };
+    area.header().end_reason.store(EndReason::NoCopy as u32, Relaxed);
+    address()
+}
+
+/// See the module. The runtime's code uses vector registers of 128 bits, so these are kept, too; wider ones keep their upper parts.
+#[unsafe(naked)]
+unsafe extern "C" fn gate() {
+    naked_asm!(
+        ".globl strobe_gate_start",
+        ".hidden strobe_gate_start",
+        "strobe_gate_start:",
+        "mov gs:[{registers}], rax",
+        "mov gs:[{registers} + 8], rcx",
+        "mov gs:[{registers} + 16], rdx",
+        "mov gs:[{registers} + 24], rbx",
+        "mov gs:[{registers} + 32], rsp",
+        "mov gs:[{registers} + 40], rbp",
+        "mov gs:[{registers} + 48], rsi",
+        "mov gs:[{registers} + 56], rdi",
+        "mov gs:[{registers} + 64], r8",
+        "mov gs:[{registers} + 72], r9",
+        "mov gs:[{registers} + 80], r10",
+        "mov gs:[{registers} + 88], r11",
+        "mov gs:[{registers} + 96], r12",
+        "mov gs:[{registers} + 104], r13",
+        "mov gs:[{registers} + 112], r14",
+        "mov gs:[{registers} + 120], r15",
+        "mov qword ptr gs:[{is_in_gate}], 1",
+        "mov rdx, gs:[{self_address}]",
+        "lea rdx, [rdx + {mask}]",
+        "lea rsi, [rip + {all_signals}]",
+        "mov edi, 2",
+        "mov r10d, 8",
+        "mov eax, 14",
+        "syscall",
+        "mov rsp, gs:[{stack}]",
+        "pushfq",
+        "pop qword ptr gs:[{registers} + 128]",
+        "sub rsp, {vector_bytes}",
+        "movups [rsp], xmm0",
+        "movups [rsp + 16], xmm1",
+        "movups [rsp + 32], xmm2",
+        "movups [rsp + 48], xmm3",
+        "movups [rsp + 64], xmm4",
+        "movups [rsp + 80], xmm5",
+        "movups [rsp + 96], xmm6",
+        "movups [rsp + 112], xmm7",
+        "movups [rsp + 128], xmm8",
+        "movups [rsp + 144], xmm9",
+        "movups [rsp + 160], xmm10",
+        "movups [rsp + 176], xmm11",
+        "movups [rsp + 192], xmm12",
+        "movups [rsp + 208], xmm13",
+        "movups [rsp + 224], xmm14",
+        "movups [rsp + 240], xmm15",
+        "cld",
+        "mov rdi, gs:[{self_address}]",
+        "call {decide}",
+        "test eax, eax",
+        "jnz 2f",
+        "movups xmm0, [rsp]",
+        "movups xmm1, [rsp + 16]",
+        "movups xmm2, [rsp + 32]",
+        "movups xmm3, [rsp + 48]",
+        "movups xmm4, [rsp + 64]",
+        "movups xmm5, [rsp + 80]",
+        "movups xmm6, [rsp + 96]",
+        "movups xmm7, [rsp + 112]",
+        "movups xmm8, [rsp + 128]",
+        "movups xmm9, [rsp + 144]",
+        "movups xmm10, [rsp + 160]",
+        "movups xmm11, [rsp + 176]",
+        "movups xmm12, [rsp + 192]",
+        "movups xmm13, [rsp + 208]",
+        "movups xmm14, [rsp + 224]",
+        "movups xmm15, [rsp + 240]",
+        "push qword ptr gs:[{registers} + 128]",
+        "popfq",
+        // From here on flags are the program's: no instruction that changes them.
+        "mov rsp, gs:[{registers} + 32]",
+        "mov rsi, gs:[{self_address}]",
+        "lea rsi, [rsi + {mask}]",
+        "mov edi, 2",
+        "mov edx, 0",
+        "mov r10d, 8",
+        "mov eax, 14",
+        "syscall",
+        ".globl strobe_gate_leaving",
+        ".hidden strobe_gate_leaving",
+        "strobe_gate_leaving:",
+        "mov rax, gs:[{registers}]",
+        "mov rcx, gs:[{registers} + 8]",
+        "mov rdx, gs:[{registers} + 16]",
+        "mov rbx, gs:[{registers} + 24]",
+        "mov rbp, gs:[{registers} + 40]",
+        "mov rsi, gs:[{registers} + 48]",
+        "mov rdi, gs:[{registers} + 56]",
+        "mov r8, gs:[{registers} + 64]",
+        "mov r9, gs:[{registers} + 72]",
+        "mov r10, gs:[{registers} + 80]",
+        "mov r11, gs:[{registers} + 88]",
+        "mov r12, gs:[{registers} + 96]",
+        "mov r13, gs:[{registers} + 104]",
+        "mov r14, gs:[{registers} + 112]",
+        "mov r15, gs:[{registers} + 120]",
+        "mov qword ptr gs:[{is_in_gate}], 0",
+        "jmp qword ptr gs:[{twin}]",
+        ".globl strobe_gate_end",
+        ".hidden strobe_gate_end",
+        "strobe_gate_end:",
+        "2:",
+        "mov rsp, gs:[{registers} + 32]",
+        "mov qword ptr gs:[{is_in_gate}], 0",
+        "mov eax, 15",
+        "syscall",
+        "ud2",
+        registers = const offset_of!(ThreadHeader, gate_registers),
+        is_in_gate = const offset_of!(ThreadHeader, is_in_gate),
+        self_address = const offset_of!(ThreadHeader, self_address),
+        mask = const offset_of!(ThreadHeader, gate_mask),
+        stack = const offset_of!(ThreadHeader, gate_stack),
+        twin = const offset_of!(ThreadHeader, twin),
+        all_signals = sym ALL_SIGNALS,
+        vector_bytes = const VECTOR_BYTES,
+        decide = sym decide,
+    )
+}
+
+/// If the signal of `context` interrupted the gate, makes that the program's state at `target`. Where the thread has to go on.
+pub fn leave(area: &Area, context: &mut UContext) -> Option<u64> {
+    const ORDER: [usize; 16] = {
+        use register::{R8, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP};
+        [RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R8 + 1, R8 + 2, R8 + 3, R8 + 4, R8 + 5, R8 + 6, R8 + 7]
+    };
+    let (start, leaving, end): (u64, u64, u64);
+    // SAFETY: takes three addresses.
+    unsafe {
+        asm!("lea {}, [rip + strobe_gate_start]", "lea {}, [rip + strobe_gate_leaving]", "lea {}, [rip + strobe_gate_end]",
+             out(reg) start, out(reg) leaving, out(reg) end, options(nomem, nostack, preserves_flags));
+    }
+    let registers = &mut context.registers;
+    let pc = registers[register::RIP];
+    if !(start..end).contains(&pc) {
+        return None;
+    }
+    let header = area.raw();
+    // SAFETY: the area is that of the interrupted thread, which is this one.
+    unsafe {
+        if (*header).is_in_gate != 0 {
+            for (&to, &value) in ORDER.iter().zip(&(*header).gate_registers) {
+                registers[to] = value;
+            }
+            (*header).is_in_gate = 0;
+        }
+        registers[register::RIP] = (*header).target;
+        let is_done = pc >= leaving && session::is_in_copy((*header).twin);
+        Some(if is_done { (*header).twin } else { address() })
+    }
+}
+
+/// Decides how the program goes on. All signals are blocked.
+unsafe extern "C" fn decide(header: *mut ThreadHeader) -> Step {
+    // SAFETY: the header is the calling thread's.
+    let Some(area) = session::attached().and_then(|session| Area::at(session, header as u64)) else {
+        // SAFETY: as above.
+        unsafe { (*header).twin = (*header).target };
+        return Step::GoOn;
+    };
+    let reason = area.header().end_reason.load(Relaxed) as u8;
+    // SAFETY: as above.
+    let target = unsafe { (*header).target };
+    match EndReason::from_u8(reason) {
+        // SAFETY: the thread is at this system call.
+        Some(EndReason::SystemCall) => match unsafe { gate_calls::make(&area, target) } {
+            Outcome::Made(next) => go_on_at(&area, next),
+            Outcome::Refused => go_natively(&area, target, NativeReason::SystemCall),
+            Outcome::ReturnsFromSignal => Step::ReturnFromSignal,
+        },
+        Some(EndReason::Instruction) => go_natively(&area, target, NativeReason::Instruction),
+        Some(hook::RETURNED) => go_back_to(&area, target),
+        _ => go_on_at(&area, target),
+    }
+}
+
+/// The program has just returned to `target`.
+fn go_back_to(area: &Area, target: u64) -> Step {
+    if exact::may_enter(area.session.control) && twins::of(target).is_some() {
+        exact::note_entry(area);
+        // SAFETY: the return address was below the present stack pointer.
+        let noted = unsafe {
+            let slot = (*area.raw()).gate_registers[saved::RSP].wrapping_sub(size_of::<u64>() as u64);
+            come_back::noted_return(slot, area, target)
+        };
+        if let Some(twin) = noted {
+            return leave_at(area, target, twin);
+        }
+    }
+    go_on_at(area, target)
+}
+
+/// The program is at `target`, to which it has jumped, called or returned.
+fn go_on_at(area: &Area, target: u64) -> Step {
+    let control = area.session.control;
+    let may_enter = exact::may_enter(control);
+    if target == entry::restorer() {
+        return return_from_signal(area);
+    }
+    if places::is_runtime(target) || places::is_kernel(target) {
+        if is_after_return(area, target) {
+            exact::note_return(area);
+        }
+        if may_enter {
+            hook::set_at_call(area, target);
+        }
+        return go_natively(area, target, places::reason_at(target));
+    }
+    if !may_enter {
+        return go_natively(area, target, NativeReason::Abandoned);
+    }
+    if let Some(twin) = exact::wait_for_twin(control, target) {
+        exact::note_entry(area);
+        return leave_at(area, target, twin);
+    }
+    if gate_calls::is_signal_return(target) {
+        return return_from_signal(area);
+    }
+    let reason = if exact::may_enter(control) { places::reason_at(target) } else { NativeReason::Abandoned };
+    go_natively(area, target, reason)
+}
+
+/// Whether the program has come to `target` by a return: then its address is still where it was taken from.
+fn is_after_return(area: &Area, target: u64) -> bool {
+    // SAFETY: the area is the calling thread's.
+    let slot = unsafe { (*area.raw()).gate_registers[saved::RSP] }.wrapping_sub(size_of::<u64>() as u64);
+    let mut found = [0; 8];
+    syscall::copy_own_memory(slot, &mut found) == found.len() && u64::from_le_bytes(found) == target
+}
+
+/// The program is at the end of a signal handler, where only the system call is left to be made.
+fn return_from_signal(area: &Area) -> Step {
+    // SAFETY: so the stack pointer points to the context.
+    unsafe { gate_calls::return_from_signal(area) };
+    Step::ReturnFromSignal
+}
+
+fn go_natively(area: &Area, target: u64, reason: NativeReason) -> Step {
+    exact::note_native(area, reason);
+    leave_at(area, target, target)
+}
+
+fn leave_at(area: &Area, target: u64, twin: u64) -> Step {
+    way_to(area, target);
+    // SAFETY: the area is the calling thread's.
+    unsafe { (*area.raw()).twin = twin };
+    Step::GoOn
+}

@@ -1,0 +1,153 @@
+//! Signals in exact mode: from what was interrupted to what a handler sees, and back.
+//!
+//! Whatever a signal interrupts, be it a copy, the gate, code of the kernel or the runtime: what probes and the gate have in the thread's header is
+//! kept with it ([`crate::resume`]), because the handler runs in copies and uses the same fields.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::abi::{SigInfo, UContext, register};
+use crate::area::Area;
+use crate::hook::{self, Found};
+use crate::recover::Machine;
+use crate::resume::{Hooked, Interrupted, N_REGISTERS, Scratchpad};
+use crate::{burst, exact, gate, gate_stack, places, session, syscall, twins};
+
+/// Makes the code that the signal of `context` interrupted that of the program. What it was in truth, in exact mode.
+pub fn leave_runtime(info: &mut SigInfo, context: &mut UContext) -> Option<Interrupted> {
+    let Some(area) = exact_area() else {
+        burst::leave_copy(info, context);
+        return None;
+    };
+    let truth = machine(context);
+    let found = hook::unset(&area, context);
+    let mut scratchpad = scratchpad(&area);
+    let mut goes_on_at = gate::leave(&area, context);
+    burst::leave_copy(info, context);
+    match found {
+        Found::Nothing => {}
+        Found::Inside(hooked) => scratchpad.hooked = hooked,
+        Found::Returned => goes_on_at = Some(gate::address()),
+    }
+    let hidden = hide_copies(context);
+    let presented = machine(context);
+    let truth = goes_on_at.map_or(truth, |rip| Machine { rip, ..presented });
+    Some(Interrupted { presented, truth, scratchpad, hidden })
+}
+
+/// Probes may leave addresses of copies in registers that the program does not need; no handler shall see them.
+fn hide_copies(context: &mut UContext) -> [u64; N_REGISTERS] {
+    let mut hidden = [0; N_REGISTERS];
+    for (register, hidden) in context.registers.iter_mut().zip(&mut hidden) {
+        if session::is_in_copy(*register) {
+            *hidden = core::mem::take(register);
+        }
+    }
+    hidden
+}
+
+/// Puts back what [`hide_copies`] took, where the handler has changed nothing.
+pub fn show_copies(context: &mut UContext, interrupted: &Interrupted) {
+    for (register, &hidden) in context.registers.iter_mut().zip(&interrupted.hidden) {
+        if hidden != 0 && *register == 0 {
+            *register = hidden;
+        }
+    }
+}
+
+/// The calling thread is about to run `handler` with its context at `context`. Where it has to go for that.
+pub fn enter_handler(handler: u64, context: u64, interrupted: Option<&Interrupted>) -> u64 {
+    let Some(area) = exact_area() else { return handler };
+    // SAFETY: all signals are blocked.
+    let records = unsafe { gate_stack::records(area.index) };
+    match interrupted {
+        Some(interrupted) => records.note(context, interrupted),
+        None => records.forget(context),
+    }
+    area.header().frame.store(0, Relaxed);
+    exact::way_to(handler)
+}
+
+/// Where a handler returns to that was shown the state `presented`, or has changed it to that; with `interrupted` if it has not.
+pub fn state_to_return_to(area: &Area, presented: &Machine, interrupted: Option<&Interrupted>) -> Machine {
+    if !exact::may_enter(area.session.control) {
+        exact::note_native(area, wire::control::NativeReason::Abandoned);
+        return *presented;
+    }
+    let mut state = match interrupted {
+        Some(interrupted) => {
+            put_back(area, &interrupted.scratchpad);
+            interrupted.truth
+        }
+        None => {
+            exact::note_native(area, places::reason_at(presented.rip));
+            *presented
+        }
+    };
+    if let Some(twin) = twins::of_leader(state.rip) {
+        exact::note_entry(area);
+        state.rip = twin;
+    }
+    state
+}
+
+fn exact_area() -> Option<Area> {
+    if exact::is_on() { session::attached().and_then(Area::own) } else { None }
+}
+
+fn scratchpad(area: &Area) -> Scratchpad {
+    let header = area.raw();
+    // SAFETY: the area is the calling thread's.
+    unsafe {
+        Scratchpad {
+            saved: [(*header).saved_rax, (*header).saved_rcx, (*header).saved_rdx, (*header).saved_flags],
+            target: (*header).target,
+            twin: (*header).twin,
+            frame: area.header().frame.load(Relaxed),
+            end_reason: area.header().end_reason.load(Relaxed),
+            system_call_number: (*header).system_call_number,
+            system_call_start: (*header).system_call_start,
+            hooked: Hooked::default(),
+            was_native: exact::is_native(area),
+        }
+    }
+}
+
+fn put_back(area: &Area, scratchpad: &Scratchpad) {
+    let header = area.raw();
+    // SAFETY: the area is the calling thread's, which goes on where the scratchpad was taken.
+    unsafe {
+        [(*header).saved_rax, (*header).saved_rcx, (*header).saved_rdx, (*header).saved_flags] = scratchpad.saved;
+        (*header).target = scratchpad.target;
+        (*header).twin = scratchpad.twin;
+        (*header).system_call_number = scratchpad.system_call_number;
+        (*header).system_call_start = scratchpad.system_call_start;
+        area.header().frame.store(scratchpad.frame, Relaxed);
+        area.header().end_reason.store(scratchpad.end_reason, Relaxed);
+        (*header).native_since = if scratchpad.was_native { syscall::rdtsc() } else { 0 };
+        if scratchpad.hooked.slot != 0 {
+            hook::set(area, scratchpad.hooked);
+        }
+    }
+}
+
+/// The registers that copies use for themselves.
+pub fn machine(context: &UContext) -> Machine {
+    let registers = &context.registers;
+    Machine {
+        rip: registers[register::RIP],
+        rax: registers[register::RAX],
+        rcx: registers[register::RCX],
+        rdx: registers[register::RDX],
+        flags: registers[register::FLAGS],
+    }
+}
+
+/// Sets them.
+pub fn restore(context: &mut UContext, state: &Machine) {
+    let registers = &mut context.registers;
+    registers[register::RIP] = state.rip;
+    registers[register::RAX] = state.rax;
+    registers[register::RCX] = state.rcx;
+    registers[register::RDX] = state.rdx;
+    registers[register::FLAGS] = state.flags;
+}
