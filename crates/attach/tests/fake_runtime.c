@@ -16,7 +16,7 @@
 
 struct hello { uint32_t version, is_fork, pid, parent_pid, tid, reserved; uint64_t runtime_address; };
 struct cluster { uint64_t lo, span, map, leader_base, copy_base, copy_len; };
-struct welcome { uint32_t version, refused, n_files, shares_copies; uint64_t control, arena; struct cluster clusters[3]; };
+struct welcome { uint32_t version, refused, n_files, shares_copies, area_bits, n_areas; uint64_t control, arena; struct cluster clusters[3]; };
 struct ready { uint32_t error, failed_file; uint64_t control, arena; };
 
 static struct cluster clusters[3];

@@ -39,8 +39,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "CHECKS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     burst: Option<u32>,
 
-    /// Where ticks come from
-    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = TickChoice::Auto)]
+    /// Where ticks come from: auto, timer, perf, off
+    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = TickChoice::Auto, hide_possible_values = true)]
     tick_source: TickChoice,
 
     /// Arnold-Grove: samples per tick, instead of a burst of fixed length
@@ -91,7 +91,7 @@ pub struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
     probe: Probe,
 
-    /// Count everything, at a multiple of the program's time: paths, blocks or nothing
+    /// Count all paths, or =blocks, or =nothing; takes a multiple of the time
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "paths",
           hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,

@@ -49,7 +49,7 @@ pub enum Job {
     Transparency {
         #[command(flatten)]
         selection: Selection,
-        /// Settings to record at: default, long, short [default: all].
+        /// Settings to record at: default, long, short, blocks, paths [default: all].
         #[arg(long = "setting", value_name = "NAME", num_args = 1..)]
         settings: Vec<String>,
         /// Have every burst checked against the control flow of the code.
@@ -111,6 +111,14 @@ pub enum BenchJob {
         /// Directory of inputs and outputs.
         #[arg(long, value_name = "DIR", default_value = corpus::DEFAULT_DIR)]
         dir: PathBuf,
+    },
+    /// CPU time of programs under `strobe record --exact`, against their own.
+    Exact {
+        #[command(flatten)]
+        selection: Selection,
+        /// Runs of each kind, of which the fastest counts.
+        #[arg(long, default_value = "3")]
+        rounds: NonZeroUsize,
     },
     /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (4 minutes); and of
     /// strobe that never ticks, by processes in turn.

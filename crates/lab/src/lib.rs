@@ -14,6 +14,7 @@ pub mod bench;
 pub mod callgrind;
 pub mod complete;
 pub mod corpus;
+pub mod exact_speed;
 pub mod fuzz;
 pub mod module;
 pub mod net;

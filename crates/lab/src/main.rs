@@ -13,7 +13,7 @@ use clap::Parser;
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
-use lab::{bench, complete, corpus, fuzz, net, oracle, pgo, transparency, units};
+use lab::{bench, complete, corpus, exact_speed, fuzz, net, oracle, pgo, transparency, units};
 
 use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job, PgoArguments};
 
@@ -69,6 +69,11 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let [short, full] = [corpus::Size::Short, corpus::Size::Full];
             let (short, full) = (Data::generate(&dir, short, &programs)?, Data::generate(&dir, full, &programs)?);
             show(net::measure(&transparency::strobe_program()?, &short, &full, &programs)?).map(|()| true)
+        }
+        Job::Bench(BenchJob::Exact { selection, rounds }) => {
+            let (data, programs) = selection.prepare()?;
+            let strobe = transparency::strobe_program()?;
+            show(exact_speed::measure(&strobe, &data, &programs, rounds.get())?).map(|()| true)
         }
         Job::Bench(BenchJob::Units { rounds, processes, dir }) => {
             let strobe = transparency::strobe_program()?;

@@ -65,12 +65,18 @@ pub fn measure(strobe: &Path, short: &Data, full: &Data, programs: &[Workload]) 
 fn native_seconds(data: &Data, workload: &Workload) -> anyhow::Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..N_RUNS {
-        let before = cpu_of_children()?;
-        run(data, workload, "")?;
-        best = best.min((cpu_of_children()? - before).as_secs_f64());
+        best = best.min(native_run(data, workload)?);
     }
-    ensure!(best > 0.0, "{} takes no time", workload.name);
     Ok(best)
+}
+
+/// CPU seconds of a run without recording.
+pub(crate) fn native_run(data: &Data, workload: &Workload) -> anyhow::Result<f64> {
+    let before = cpu_of_children()?;
+    run(data, workload, "")?;
+    let seconds = (cpu_of_children()? - before).as_secs_f64();
+    ensure!(seconds > 0.0, "{} takes no time", workload.name);
+    Ok(seconds)
 }
 
 /// Instructions of a run, by callgrind's count.

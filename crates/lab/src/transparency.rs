@@ -31,6 +31,8 @@ pub fn settings() -> Vec<Setting> {
         setting("default", ""),
         setting("long", "--rate 2000 --burst 10000"),
         setting("short", "--rate 4000 --burst 64"),
+        setting("blocks", "--exact=blocks"),
+        setting("paths", "--exact=paths"),
     ]
 }
 
@@ -73,6 +75,8 @@ pub fn run(
         }
         for setting in settings {
             let profile = data.root().join(format!("out/{}.strobe", workload.name));
+            // Traces are of bursts only.
+            let extra = if setting.arguments.starts_with("--exact") { "" } else { extra };
             let prefix =
                 format!("'{}' record -o '{}' {} {extra} --", strobe.display(), profile.display(), setting.arguments);
             let recorded = execute(data, workload, &prefix)?;

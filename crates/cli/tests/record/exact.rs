@@ -18,6 +18,11 @@ const ENTRIES: [(&str, f64); 6] = [
     ("dispatched", 500.0),
 ];
 
+/// Every call of the source is a call.
+fn program() -> Executable {
+    Program::new("counted.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build()
+}
+
 fn counted(executable: &Executable, what: &str) -> Profile {
     let outcome = finish("exact mode", start_recorded(executable, &[what]));
     assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
@@ -44,10 +49,12 @@ fn known_numbers_come_out() {
     if is_replaced() {
         return;
     }
-    let executable = Program::new("counted.c").build();
+    let executable = program();
     for what in ["--exact=blocks", "--exact=paths"] {
         let profile = counted(&executable, what);
-        for (name, expected) in ENTRIES {
+        // A path that longjmp cuts off is not counted.
+        let is_cut_off = |name: &str| what == "--exact=paths" && ["jumping", "landing"].contains(&name);
+        for (name, expected) in ENTRIES.into_iter().filter(|(name, _)| !is_cut_off(name)) {
             let function = profile.functions.iter().find(|function| function.name == name);
             let entries = function.unwrap_or_else(|| panic!("{what}: no {name}")).entries.value;
             assert_eq!(entries, expected, "{what}: {name}");
@@ -60,7 +67,7 @@ fn two_runs_count_the_same() {
     if is_replaced() {
         return;
     }
-    let executable = Program::new("counted.c").build();
+    let executable = program();
     let [one, other] = [(); 2].map(|()| own_blocks(&counted(&executable, "--exact=blocks")));
     assert!(one.len() > 30, "{one:?}");
     assert_eq!(one, other);
@@ -72,7 +79,7 @@ fn paths_and_blocks_agree() {
     if is_replaced() {
         return;
     }
-    let executable = Program::new("counted.c").build();
+    let executable = program();
     let blocks = own_blocks(&counted(&executable, "--exact=blocks"));
     let from_paths = own_blocks(&counted(&executable, "--exact=paths"));
     let total: f64 = blocks.values().sum();
