@@ -85,21 +85,9 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let miss = write_departure(chunk, EndReason::NoCopy, leave);
     let full = if probe.stays() { miss } else { write_departure(chunk, EndReason::BufferFull, leave) };
     let outside = write_departure(chunk, EndReason::Outside, leave);
-    let other = chunk.position();
-    chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
-    for each in (0..N_CLUSTERS).filter(|&each| each != cluster) {
-        chunk.asm.load(Gpr::RAX, offset::TARGET);
-        let [not_here, unknown] = write_look_up(chunk, each);
-        chunk.asm.set_displacement(unknown, miss);
-        let next = chunk.position();
-        chunk.asm.set_displacement(not_here, next);
-    }
-    let hole = chunk.asm.jump();
-    chunk.asm.set_displacement(hole, outside);
-    let look_up = chunk.position();
-    if probe.stays() {
-        write_look_up_everywhere(chunk, miss, outside);
-    }
+    let other = write_look_ups(chunk, (0..N_CLUSTERS).filter(|&each| each != cluster), [miss, outside]);
+    // Where flags are dead, what `saved_flags` holds is as good as any.
+    let look_up = if probe.stays() { write_look_ups(chunk, 0..N_CLUSTERS, [miss, outside]) } else { other };
     let count_path = chunk.position();
     if probe == Probe::Exact(Counting::Paths) {
         exact::code::write_count_stub(chunk);
@@ -107,10 +95,11 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     Stubs { exit, miss, full, other, look_up, count_path }
 }
 
-/// Goes to the twin of the target in whatever cluster; flags are dead, and what `saved_flags` holds is as good as any.
-fn write_look_up_everywhere(chunk: &mut Chunk, miss: u32, outside: u32) {
+/// Goes to the twin of the target in one of these clusters. Returns where that is.
+fn write_look_ups(chunk: &mut Chunk, clusters: impl Iterator<Item = usize>, [miss, outside]: [u32; 2]) -> u32 {
+    let start = chunk.position();
     chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
-    for each in 0..N_CLUSTERS {
+    for each in clusters {
         chunk.asm.load(Gpr::RAX, offset::TARGET);
         let [not_here, unknown] = write_look_up(chunk, each);
         chunk.asm.set_displacement(unknown, miss);
@@ -119,6 +108,7 @@ fn write_look_up_everywhere(chunk: &mut Chunk, miss: u32, outside: u32) {
     }
     let hole = chunk.asm.jump();
     chunk.asm.set_displacement(hole, outside);
+    start
 }
 
 /// Goes to the twin of the target, which is in `rax`, if it is in `cluster`. Everything is saved that changes, and restored at the end.

@@ -1,7 +1,8 @@
 //! What probes of exact mode do, as instructions.
 //!
-//! Counting is one instruction that changes memory, so that a signal finds it done or not done. What changes flags is only used where they
-//! are dead; `lea` is used where they are not.
+//! Counting is one instruction that changes memory, so that a signal finds it done or not done, and a handler that counts the same loses nothing. It
+//! changes flags, which are saved where they are alive. The path register is the thread's own and comes back with the interrupted code, so
+//! that it may be changed in steps, by `lea`.
 
 use flow::liveness::LiveSet;
 use wire::exact::{CELLS, PATHS};
@@ -96,7 +97,7 @@ impl Code {
             }),
             Code::End { paths: Paths::Cells(cell), id_offset, restart } => {
                 if keeps_flags {
-                    write_end_saving_flags(chunk, original, cell, id_offset);
+                    saving_flags(chunk, original, |chunk| write_end(chunk, Gpr::RCX, cell, id_offset));
                 } else {
                     with_register(chunk, original, live, |chunk, register| {
                         write_end(chunk, register, cell, id_offset);
@@ -124,20 +125,15 @@ impl Code {
 }
 
 fn write_count(chunk: &mut Chunk, original: Original, live: LiveSet, cell: u32) {
-    if (live & LiveSet::ARITHMETIC_FLAGS).is_empty() {
-        chunk.begin_clean_probe(original);
+    let count = |chunk: &mut Chunk| {
         let hole = chunk.asm.increment(CELLS);
         chunk.set_cell(hole, cell);
+    };
+    if (live & LiveSet::ARITHMETIC_FLAGS).is_empty() {
+        chunk.begin_clean_probe(original);
+        count(chunk);
     } else {
-        with_register(chunk, original, live, |chunk, register| {
-            chunk.asm.load(register, CELLS);
-            let hole = chunk.position() - 4;
-            chunk.set_cell(hole, cell);
-            chunk.asm.advance(register, 1);
-            chunk.asm.store(CELLS, register);
-            let hole = chunk.position() - 4;
-            chunk.set_cell(hole, cell);
-        });
+        saving_flags(chunk, original, count);
     }
 }
 
@@ -148,12 +144,14 @@ pub(super) fn write_end(chunk: &mut Chunk, register: Gpr, cell: u32, id_offset: 
     chunk.set_cell(hole, cell);
 }
 
-fn write_end_saving_flags(chunk: &mut Chunk, original: Original, cell: u32, id_offset: i32) {
+/// Writes code that changes flags and `rcx` where both are needed.
+fn saving_flags(chunk: &mut Chunk, original: Original, write: impl FnOnce(&mut Chunk)) {
+    chunk.statistics.probes_flags_saved += 1;
     chunk.begin_run(kind::PROBE, original, saves::RAX | saves::RCX | saves::FLAGS, FLAGS_SAVE_END);
     chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
     chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
     probe::save_flags(&mut chunk.asm);
-    write_end(chunk, Gpr::RCX, cell, id_offset);
+    write(chunk);
     probe::restore_all(&mut chunk.asm);
 }
 

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
-use emit::{Cell, CellKind, Counting, ModuleCopy, Options, Position, Probe};
+use emit::{Cell, CellKind, Counting, ModuleCopy, Options, Probe};
 use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathId, PathPlan, PlanOptions, Truncation, estimate_weights};
 use flow::{ModuleFlow, Sequential};
 use image::{Image, Svma};
-use wire::clusters::LEADER;
 use wire::exact;
 use wire::thread::offset;
 
-use crate::execution::{COPY_AT, LO, SOURCE, defines, make_executable, run_bytes};
+use crate::execution::{LO, Placed, SOURCE, defines, make_executable, place};
 use crate::fixture::{build, parse};
 
 const AREA_AT: u64 = 0x1000_0000_0000;
@@ -44,16 +43,9 @@ fn program(optimization: &str, n_cells: u32) -> Vec<u8> {
 }
 
 fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> Counted {
-    let position = Position { module_base: LO, copy: COPY_AT, cluster_lo: LO, first_cell: 0, first_key: 1 };
-    let code = copy.place(&position).expect("the copy reaches the program");
-    let entries = copy.entries().flat_map(|entry| {
-        let value = entry.copy | if entry.is_leader { LEADER } else { 0 };
-        [entry.original.to_le_bytes(), value.to_le_bytes()]
-    });
-    let entries: Vec<u8> = entries.flatten().collect();
+    let Placed { code, entries, runs } = place(copy);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
-    let runs: Vec<u8> = copy.runs().iter().flat_map(run_bytes).collect();
     for (name, bytes) in [("program", program), ("copy", &code), ("entries", &entries), ("runs", &runs)] {
         std::fs::write(path(name), bytes).expect("a file in the temporary folder");
     }

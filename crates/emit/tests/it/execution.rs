@@ -15,7 +15,7 @@ use crate::fixture::{build, parse};
 
 pub const LO: u64 = 0x40_0000;
 pub const SPAN: u64 = 0x100_0000;
-pub const COPY_AT: u64 = 0x2000_0000;
+const COPY_AT: u64 = 0x2000_0000;
 const MAP_AT: u64 = 0x5000_0000;
 pub const SOURCE: &str = include_str!("../execution.c");
 
@@ -43,22 +43,33 @@ pub fn defines() -> Vec<String> {
     values.iter().map(|(name, value)| format!("-D{name}={value:#x}ul")).collect()
 }
 
-/// What the program printed, and the records of its last burst.
-fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (String, Vec<u32>) {
+/// A copy as the program reads it.
+pub struct Placed {
+    pub code: Vec<u8>,
+    pub entries: Vec<u8>,
+    pub runs: Vec<u8>,
+}
+
+pub fn place(copy: &ModuleCopy) -> Placed {
     let position = Position { module_base: LO, copy: COPY_AT, cluster_lo: LO, first_cell: 0, first_key: 1 };
     let code = copy.place(&position).expect("the copy reaches the program");
     let entries = copy.entries().flat_map(|entry| {
         let value = entry.copy | if entry.is_leader { LEADER } else { 0 };
         [entry.original.to_le_bytes(), value.to_le_bytes()]
     });
-    let entries: Vec<u8> = entries.flatten().collect();
+    let runs = copy.runs().iter().flat_map(run_bytes).collect();
+    Placed { code, entries: entries.flatten().collect(), runs }
+}
+
+/// What the program printed, and the records of its last burst.
+fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (String, Vec<u32>) {
+    let Placed { code, entries, runs } = place(copy);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).expect("a file in the temporary folder");
         path
     };
-    let runs: Vec<u8> = copy.runs().iter().flat_map(run_bytes).collect();
     let paths = [("program", program), ("copy", &code), ("entries", &entries), ("runs", &runs), ("records", &[])]
         .map(|(name, bytes)| file(name, bytes));
     make_executable(&paths[0]);
@@ -71,7 +82,7 @@ fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (String, Vec<u32>) 
 }
 
 /// A run as it lies in memory.
-pub fn run_bytes(run: &Run) -> Vec<u8> {
+fn run_bytes(run: &Run) -> Vec<u8> {
     let Run { copy, original, kind, saves, save_end, reserved } = *run;
     [&copy.to_le_bytes()[..], &original.to_le_bytes(), &[kind, saves], &save_end, &reserved].concat()
 }
