@@ -1,6 +1,5 @@
 //! The arena of a process: one area per thread, seen as words at offsets of the layout.
 
-use std::collections::HashSet;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -92,19 +91,13 @@ impl Arena {
         })
     }
 
-    /// Voids the entries of return tables whose twins are gone: their keys become 0, which no return matches.
+    /// Voids the entries of return tables whose twins are gone.
     pub(crate) fn forget_returns(&self, n_areas: u32, is_gone: &dyn Fn(u64) -> bool) -> Result<()> {
-        let range = u64::from(exact::RETURNS)..u64::from(exact::PATHS);
-        let field = |at: u64| (at % size_of::<ReturnEntry>() as u64) as usize;
-        let address = |word: &AtomicU64| std::ptr::from_ref(word) as usize;
-        let mut keys = HashSet::new();
-        self.visit(n_areas, range.clone(), &mut |at, word| {
-            if field(at) == offset_of!(ReturnEntry, twin) && is_gone(word.load(Ordering::Relaxed)) {
-                keys.insert(address(word) - offset_of!(ReturnEntry, twin));
-            }
-        })?;
-        self.visit(n_areas, range, &mut |_, word| {
-            if keys.contains(&address(word)) {
+        let start = u64::from(exact::RETURNS);
+        let range = start..start + u64::from(exact::N_RETURNS) * size_of::<ReturnEntry>() as u64;
+        self.visit(n_areas, range, &mut |at, word| {
+            let twin = ReturnEntry(word.load(Ordering::Relaxed)).twin(at / size_of::<ReturnEntry>() as u64);
+            if twin.is_some_and(is_gone) {
                 word.store(0, Ordering::Relaxed);
             }
         })

@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use wire::clusters::{Cluster, LEADER, N_CLUSTERS};
+use wire::clusters::{Cluster, LANDING, LEADER, N_CLUSTERS};
 use wire::control::MAX_MODULES;
 use wire::exact::CELLS_BYTES;
 use wire::recovery::Run;
@@ -147,7 +147,7 @@ impl Copies {
         let needed = n_runs.checked_mul(size_of::<Run>() as u64).and_then(|runs| runs.checked_add(code_bytes));
         let needed = needed.ok_or(PlaceError::Inconsistent)?;
         let start = state.used[cluster].next_multiple_of(COPY_ALIGNMENT);
-        let free = memory.code.len().min(u64::from(LEADER)).saturating_sub(start);
+        let free = memory.code.len().min(u64::from(LANDING)).saturating_sub(start);
         if needed > free {
             return Err(PlaceError::NoRoom { needed, free });
         }
@@ -251,7 +251,7 @@ impl Copies {
         let map = memory.words32(bytes)?;
         let start = u32::try_from(room.start).ok()?;
         for (original, copy) in entries {
-            let is_inside = u64::from(copy & !LEADER) < room.code_bytes;
+            let is_inside = u64::from(copy & !(LEADER | LANDING)) < room.code_bytes;
             map.get(original as usize).filter(|_| is_inside)?.store(start + copy, Ordering::Release);
         }
         Some(())

@@ -1,7 +1,7 @@
 //! Putting copies into a process, and taking them out again.
 
 use emit::{Entry, ModuleCopy, Position};
-use wire::clusters::LEADER;
+use wire::clusters::{LANDING, LEADER};
 use wire::recovery::Run;
 
 use crate::copies::{Needs, Room};
@@ -61,7 +61,10 @@ impl Process {
             _ => PlaceError::Inconsistent,
         })?;
         let entry = |each: Entry| (each.original, each.copy | if each.is_leader { LEADER } else { 0 });
-        self.fill(&reserved, &code, copy.runs(), copy.entries().map(entry))
+        // Where an instruction starts with the last byte of a call, of all things, its own entry is the one to keep.
+        let landings = copy.landings().map(|(last_byte, place)| (last_byte, place | LANDING));
+        let entries = landings.chain(copy.entries().map(entry));
+        self.fill(&reserved, &code, copy.runs(), entries)
     }
 
     /// Takes room for a copy with `code_bytes` of code and literals and `n_runs` runs.
@@ -88,7 +91,7 @@ impl Process {
     /// Writes a copy into its room and makes it known to the process, and to all that were forked from it.
     ///
     /// `entries` are pairs of an offset from the module's base and the offset of its twin in the copy, the latter with
-    /// [`LEADER`] set for the start of a block.
+    /// [`LEADER`] set for the start of a block or [`LANDING`] for the last byte of a call. Of two for one offset, the last is kept.
     ///
     /// # Errors
     /// When the copy is not what was announced, the module is gone, or a process that shares the copies has not got it.

@@ -53,6 +53,7 @@ impl Condition {
 
 const UNBOUND: u32 = u32::MAX;
 const GS: u8 = 0x65;
+const REX: u8 = 0x40;
 const REX_W: u8 = 0x48;
 /// ModRM and SIB of `[disp32]`, the register field being 0.
 const ABSOLUTE: [u8; 2] = [0x04, 0x25];
@@ -162,16 +163,39 @@ impl Asm {
         self.position() - 4
     }
 
-    /// `mov` between a register and `gs:[index * 4 + offset]`; `opcode` is 8b to load, 89 to store, 3b to compare.
+    /// An instruction with a register and `gs:[index * 2 + offset]`; `opcode` is 8b to load, 89 to store, 3b to compare.
     pub fn entry(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
-        let rex = REX_W | register.high() << 2 | index.high() << 1;
-        self.bytes(&[GS, rex, opcode, 0x04 | register.low() << 3, 0x85 | index.low() << 3]);
+        self.scaled_by_2(Some(REX_W), opcode, register, index, offset);
+    }
+
+    /// The same for 32 bits.
+    pub fn entry_dword(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
+        let is_high = register.high() | index.high() != 0;
+        self.scaled_by_2(is_high.then_some(REX), opcode, register, index, offset);
+    }
+
+    fn scaled_by_2(&mut self, rex: Option<u8>, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
+        self.code.push(GS);
+        self.code.extend(rex.map(|rex| rex | register.high() << 2 | index.high() << 1));
+        self.bytes(&[opcode, 0x04 | register.low() << 3, 0x45 | index.low() << 3]);
         self.bytes(&offset.to_le_bytes());
     }
 
-    /// The same for 32 bits; both registers are among the first eight.
-    pub fn entry_low(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
-        self.bytes(&[GS, opcode, 0x04 | register.low() << 3, 0x85 | index.low() << 3]);
+    /// `mov register, esp; and register, mask` of 32 bits.
+    pub fn frame_index(&mut self, register: Gpr, mask: u32) {
+        for bytes in [[0x89, 0xe0], [0x81, 0xe0]] {
+            if register.high() != 0 {
+                self.code.push(0x41);
+            }
+            self.bytes(&[bytes[0], bytes[1] | register.low()]);
+        }
+        self.bytes(&mask.to_le_bytes());
+    }
+
+    /// `mov register, gs:[register * 8 + offset]`
+    pub fn load_scaled(&mut self, register: Gpr, offset: u32) {
+        let rex = REX_W | register.high() << 2 | register.high() << 1;
+        self.bytes(&[GS, rex, 0x8b, 0x04 | register.low() << 3, 0xc5 | register.low() << 3]);
         self.bytes(&offset.to_le_bytes());
     }
 
@@ -196,12 +220,6 @@ impl Asm {
             self.code.push(0x24);
         }
         self.bytes(&distance.to_le_bytes());
-    }
-
-    /// `mov register, [rip + ...]`; returns where the displacement goes, which ends the instruction.
-    pub fn load_literal(&mut self, register: Gpr) -> u32 {
-        self.bytes(&[REX_W | register.high() << 2, 0x8b, 0x05 | register.low() << 3]);
-        self.hole()
     }
 
     /// `mov eax, [base + rax * 4]`
@@ -269,6 +287,19 @@ impl Asm {
     /// `push [rip + ...]`; returns where the displacement goes, which ends the instruction.
     pub fn push_literal(&mut self) -> u32 {
         self.bytes(&[0xff, 0x35]);
+        self.hole()
+    }
+
+    /// `call label`
+    pub fn call(&mut self, label: Label) {
+        self.code.push(0xe8);
+        let hole = self.hole();
+        self.use_label(hole, label);
+    }
+
+    /// `add qword [rsp], ...`; returns where the immediate goes, which ends the instruction.
+    pub fn add_to_top_of_stack(&mut self) -> u32 {
+        self.bytes(&[0x48, 0x81, 0x04, 0x24]);
         self.hole()
     }
 

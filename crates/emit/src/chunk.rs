@@ -77,6 +77,8 @@ pub(crate) struct Chunk {
     pub stretches: Vec<Stretch>,
     /// Lengths of original instructions, by stretch.
     pub lengths: Vec<u8>,
+    /// Where returns of calls lead: the last byte of the call, and the place in the copy.
+    pub landings: Vec<(Original, u32)>,
     /// Where displacements to original addresses are. They hold the address less the end of the instruction.
     pub addresses: Vec<u32>,
     /// Where block records are.

@@ -16,8 +16,8 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 2;
-const HEADER_WORDS: usize = 16;
+const VERSION: u64 = 3;
+const HEADER_WORDS: usize = 17;
 const N_COUNTERS: usize = 9;
 const CHECKSUM_BYTES: usize = 8;
 /// Code and literals start and end at multiples of this.
@@ -27,6 +27,7 @@ const RUN_BYTES: usize = size_of::<Run>();
 const STRETCH_BYTES: usize = 16;
 const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
+const LANDING_BYTES: usize = 8;
 /// Probes by their stored numbers.
 const PROBES: [Probe; 5] = [
     Probe::None,
@@ -61,6 +62,7 @@ impl ModuleCopy {
             self.cells.len() as u64,
             self.cell_uses.len() as u64,
             self.keys.len() as u64,
+            self.landings.len() as u64,
         ];
         out.words(&header);
         out.words(&counters(&self.statistics));
@@ -76,6 +78,9 @@ impl ModuleCopy {
         self.cells.iter().chain(&self.keys).for_each(|&place| out.dword(place));
         for cell in &self.cell_uses {
             [cell.kind as u32, cell.at, cell.to].into_iter().for_each(|value| out.dword(value));
+        }
+        for &(Original(last_byte), place) in &self.landings {
+            [last_byte, place].into_iter().for_each(|value| out.dword(value));
         }
         let checksum = checksum(&out.0);
         out.words(&[checksum]);
@@ -99,7 +104,19 @@ impl ModuleCopy {
         }
         let mut statistics = statistics(input.words()?);
         statistics.leaving = input.words::<N_REASONS>()?;
-        let [n_code, n_addresses, n_records, n_runs, n_stretches, n_lengths, n_skipped, n_cells, n_uses, n_keys] = lens;
+        let [
+            n_code,
+            n_addresses,
+            n_records,
+            n_runs,
+            n_stretches,
+            n_lengths,
+            n_skipped,
+            n_cells,
+            n_uses,
+            n_keys,
+            n_landings,
+        ] = lens;
         let copy = ModuleCopy {
             base: Svma(base),
             cluster: usize::try_from(cluster).map_err(|_| Error::Inconsistent)?,
@@ -118,6 +135,7 @@ impl ModuleCopy {
             cells: input.dwords(n_cells)?,
             keys: input.dwords(n_keys)?,
             cell_uses: input.items::<CELL_BYTES, _>(n_uses, cell)?,
+            landings: input.items::<LANDING_BYTES, _>(n_landings, landing)?,
         };
         if input.0.is_empty() && is_consistent(&copy) { Ok(copy) } else { Err(Error::Inconsistent) }
     }
@@ -135,6 +153,7 @@ impl ModuleCopy {
             + self.statistics.skipped.len() * SKIPPED_BYTES
             + (self.cells.len() + self.keys.len()) * 4
             + self.cell_uses.len() * CELL_BYTES
+            + self.landings.len() * LANDING_BYTES
             + CHECKSUM_BYTES
     }
 }
@@ -159,6 +178,7 @@ fn is_consistent(copy: &ModuleCopy) -> bool {
         && copy.runs.is_sorted_by_key(|run| run.copy)
         && copy.runs.iter().all(|run| in_code(run.copy, 1))
         && copy.stretches.iter().all(|stretch| in_code(stretch.copy, 0) && in_code(stretch.record, 0))
+        && copy.landings.iter().all(|&(_, place)| in_code(place, 1))
         && n_insns == copy.lengths.len() as u64
 }
 
@@ -296,6 +316,11 @@ fn cell(bytes: &[u8; CELL_BYTES]) -> Result<Cell, Error> {
     });
     let kind = u8::try_from(kind).ok().and_then(CellKind::from_u8).ok_or(Error::Inconsistent)?;
     Ok(Cell { kind, at, to })
+}
+
+fn landing(bytes: &[u8; LANDING_BYTES]) -> Result<(Original, u32), Error> {
+    let both = u64::from_le_bytes(*bytes);
+    Ok((Original(both as u32), (both >> 32) as u32))
 }
 
 fn probe_number(probe: Probe) -> u64 {

@@ -31,6 +31,7 @@ pub struct ModuleCopy {
     pub(crate) runs: Vec<Run>,
     pub(crate) stretches: Vec<Stretch>,
     pub(crate) lengths: Vec<u8>,
+    pub(crate) landings: Vec<(Original, u32)>,
     pub(crate) cells: Vec<u32>,
     pub(crate) cell_uses: Vec<Cell>,
     pub(crate) keys: Vec<u32>,
@@ -117,6 +118,11 @@ impl ModuleCopy {
         }
         let (start, end) = range.unwrap_or_default();
         SvmaRange { start: self.base.offset(start), end: self.base.offset(end) }
+    }
+
+    /// In copies that are never left: where returns of calls lead. Pairs of the last byte of a call, less the image base, and an offset in the copy.
+    pub fn landings(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.landings.iter().map(|&(Original(last_byte), copy)| (last_byte, copy))
     }
 
     /// All original instructions with twins, in the order of the copy.

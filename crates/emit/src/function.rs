@@ -58,6 +58,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
         edge_codes: Vec::new(),
         exit_codes: Vec::new(),
         rows: Vec::new(),
+        call_ends: Vec::new(),
         arrivals: Vec::new(),
     };
     for block in flow.cfg.graph.blocks().filter(|&block| module.is_owned(id, block)) {
@@ -66,6 +67,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     function.write_second_probes();
     function.write_exit_codes();
     function.write_edge_codes();
+    function.write_call_ends();
     function.write_arrivals();
     exits::write(function.chunk);
     function.write_rows();
@@ -148,6 +150,8 @@ pub(crate) struct Function<'a, 'data> {
     pub exit_codes: Vec<(Label, BlockId, Svma)>,
     /// Where rows of jumps through tables go.
     pub rows: Vec<(Label, BlockId)>,
+    /// What is behind calls, returns and computed jumps, and written behind the function.
+    pub call_ends: Vec<exact::transfers::CallEnd>,
     /// Blocks whose code for arrivals is written behind the function, with the stretch that starts there.
     arrivals: Vec<(BlockId, usize)>,
 }
@@ -332,7 +336,7 @@ impl Function<'_, '_> {
     }
 
     /// What is needed at the start of a block; in a module that passes flags in ways that do not show, those that the block does not overwrite.
-    fn needed_at(&self, block: BlockId) -> LiveSet {
+    pub fn needed_at(&self, block: BlockId) -> LiveSet {
         let kept = if self.module.passes_flags_unseen { self.flags_kept_by(block) } else { LiveSet::NONE };
         self.flow.liveness.live_in(block) | kept
     }

@@ -97,6 +97,7 @@ fn empty(module: &Module<'_, '_>) -> ModuleCopy {
         runs: Vec::new(),
         stretches: Vec::new(),
         lengths: Vec::new(),
+        landings: Vec::new(),
         cells: Vec::new(),
         cell_uses: Vec::new(),
         keys: Vec::new(),
@@ -162,6 +163,7 @@ impl Linker {
         copy.runs.reserve_exact(sum(|chunk| chunk.runs.len()) + 1);
         copy.stretches.reserve_exact(sum(|chunk| chunk.stretches.len()));
         copy.lengths.reserve_exact(sum(|chunk| chunk.lengths.len()));
+        copy.landings.reserve_exact(sum(|chunk| chunk.landings.len()));
     }
 
     fn append(&mut self, mut chunk: Chunk, leaders: &Leaders) {
@@ -199,6 +201,7 @@ impl Linker {
             ..*stretch
         }));
         copy.lengths.append(&mut chunk.lengths);
+        copy.landings.extend(chunk.landings.iter().map(|&(last_byte, place)| (last_byte, place + start)));
         copy.cells.extend(chunk.cells.iter().map(|place| place + start));
         copy.keys.extend(chunk.keys.iter().map(|place| place + start));
         copy.cell_uses.extend(chunk.cell_uses.iter().map(|&cell| match cell.kind {

@@ -49,6 +49,8 @@ pub(crate) enum Stub {
     Other,
     /// The target is to be looked up, and flags are dead; only in copies that are never left.
     LookUp,
+    /// The same after a return; goes to where the call's return leads.
+    Land,
     /// A path is to be counted in the path table; only in copies that are never left.
     CountPath,
 }
@@ -61,6 +63,7 @@ pub(crate) struct Stubs {
     full: u32,
     other: u32,
     look_up: u32,
+    land: u32,
     count_path: u32,
 }
 
@@ -72,6 +75,7 @@ impl Stubs {
             Stub::Full => self.full,
             Stub::Other => self.other,
             Stub::LookUp => self.look_up,
+            Stub::Land => self.land,
             Stub::CountPath => self.count_path,
         }
     }
@@ -88,11 +92,12 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let other = write_look_ups(chunk, (0..N_CLUSTERS).filter(|&each| each != cluster), [miss, outside]);
     // Where flags are dead, what `saved_flags` holds is as good as any.
     let look_up = if probe.stays() { write_look_ups(chunk, 0..N_CLUSTERS, [miss, outside]) } else { other };
+    let land = if probe.stays() { exact::transfers::write_land_stub(chunk, look_up) } else { look_up };
     let count_path = chunk.position();
     if probe == Probe::Exact(Counting::Paths) {
         exact::code::write_count_stub(chunk);
     }
-    Stubs { exit, miss, full, other, look_up, count_path }
+    Stubs { exit, miss, full, other, look_up, land, count_path }
 }
 
 /// Goes to the twin of the target in one of these clusters. Returns where that is.

@@ -203,7 +203,7 @@ static const struct run *runs;
 static size_t n_runs, copy_len;
 static volatile long steps, steps_to_go;
 
-enum { STRAIGHT, PROBE, FORWARD, EXIT, AFTER_SYSTEM_CALL, SYSTEM_CALL };
+enum { STRAIGHT, PROBE, FORWARD, EXIT, AFTER_SYSTEM_CALL, SYSTEM_CALL, NEVER, CALLED, RETURNING };
 enum { TRAP_FLAG = 0x100, ARITHMETIC_FLAGS = 0x8d5 };
 
 // The rules of wire::recovery.
@@ -219,6 +219,13 @@ HARNESS static void recover(greg_t *registers) {
     uint64_t original = LO + run->original;
     unsigned saves = run->saves, next = 0;
     int is_forward = run->kind == FORWARD || run->kind == EXIT;
+    if (run->kind == CALLED || run->kind == RETURNING) {
+        int64_t on_stack = *(int64_t *)registers[REG_RSP];
+        if (run->kind == RETURNING) registers[REG_RAX] = FIELD(int64_t, SAVED_RAX);
+        registers[REG_RSP] += run->kind == CALLED ? 8 : run->original;
+        registers[REG_RIP] = run->kind == CALLED ? on_stack - 5 : on_stack;
+        return recover(registers);
+    }
     if (run->kind > SYSTEM_CALL) exit(20);
     if (run->kind == STRAIGHT) original += into;
     if (is_forward) {
@@ -294,6 +301,7 @@ HARNESS static void set_up(char **arguments) {
     FIELD(uint64_t, CLUSTER + 8) = SPAN;
     FIELD(uint64_t, CLUSTER + 16) = MAP_AT;
     FIELD(uint64_t, CLUSTER + 24) = COPY_AT - 0x80000000ul;
+    FIELD(uint64_t, CLUSTER + 32) = COPY_AT;
     FIELD(uint64_t, SYSTEM_CALLS_THAT_LEAVE) = (uintptr_t)leaving;
     FIELD(uint64_t, UNLOADS_PENDING) = (uintptr_t)&pending;
     if (syscall(SYS_arch_prctl, 0x1001, header)) exit(12); // ARCH_SET_GS

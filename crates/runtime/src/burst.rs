@@ -2,14 +2,14 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use wire::recovery::Run;
+use wire::recovery::{Run, kind};
 use wire::sample::EndReason;
 use wire::thread::thread_state;
 
 use crate::abi::{SigInfo, UContext, register};
 use crate::area::{self, Area};
 use crate::interrupt::{machine, restore};
-use crate::recover::{Machine, Place, Scratch, recover};
+use crate::recover::{Machine, Place, Scratch, recover, run_at, settled};
 use crate::session::{self, Session};
 use crate::{stream, syscall};
 
@@ -31,8 +31,34 @@ pub fn leave_copy(info: &mut SigInfo, context: &mut UContext) {
     }
 }
 
-fn find_original(session: Session, area: &Area, context: &UContext) -> Option<Machine> {
+/// A thread that is between a call or return of a copy and its effect is taken to before or behind it; see [`wire::recovery`].
+pub fn settle(context: &mut UContext) {
     let pc = context.registers[register::RIP];
+    if !session::is_in_copy(pc) {
+        return;
+    }
+    let Some(session) = session::attached() else { return };
+    let Some(area) = Area::at(session, area::gs_base()) else { return };
+    let Some(run) = placed_runs(session, pc).and_then(|(place, runs)| run_at(pc, place, runs)) else { return };
+    if run.kind != kind::CALLED && run.kind != kind::RETURNING {
+        return;
+    }
+    let stack = context.registers[register::RSP];
+    // SAFETY: the thread has just put an address there.
+    let on_stack = unsafe { *(stack as *const u64) };
+    let state = settled(&machine(context), &scratch(&area), run, on_stack);
+    let n_bytes = if run.kind == kind::CALLED { size_of::<u64>() as u64 } else { u64::from(run.original) };
+    context.registers[register::RSP] = stack.wrapping_add(n_bytes);
+    restore(context, &state);
+}
+
+fn find_original(session: Session, area: &Area, context: &UContext) -> Option<Machine> {
+    let (place, runs) = placed_runs(session, context.registers[register::RIP])?;
+    recover(&machine(context), &scratch(area), place, runs)
+}
+
+/// Where the module is whose copy `pc` is in, and its rules.
+fn placed_runs(session: Session, pc: u64) -> Option<(Place, &'static [Run])> {
     let module = session.modules().iter().find(|module| {
         module.n_runs.load(Acquire) != 0 && pc.wrapping_sub(module.copy.load(Relaxed)) < module.copy_len.load(Relaxed)
     })?;
@@ -41,7 +67,7 @@ fn find_original(session: Session, area: &Area, context: &UContext) -> Option<Ma
     let runs = unsafe {
         core::slice::from_raw_parts(module.runs.load(Relaxed) as *const Run, module.n_runs.load(Relaxed) as usize)
     };
-    recover(&machine(context), &scratch(area), place, runs)
+    Some((place, runs))
 }
 
 fn scratch(area: &Area) -> Scratch {

@@ -4,11 +4,7 @@
 //! a function returns into the copy of its caller. [`returning!`] makes that of any function without arguments on the stack.
 
 use core::arch::naked_asm;
-use core::sync::atomic::Ordering::Relaxed;
 
-use wire::exact::{RETURNS, ReturnEntry, SLOT_MASK, SLOT_SCALE};
-
-use crate::area::Area;
 use crate::{exact, gate, places, twins};
 
 /// Defines a function that calls another one and comes back in the way described in the module.
@@ -72,29 +68,11 @@ unsafe extern "C" fn way_back(slot: *const u64) -> u64 {
     let Some(area) = exact::own_area() else { return address };
     if let Some(twin) = twins::of(address) {
         exact::note_entry(&area);
-        // SAFETY: as above.
-        return unsafe { noted_return(slot as u64, &area, address) }.unwrap_or(twin);
+        return twins::behind_call(address).unwrap_or(twin);
     }
     if twins::cluster_of(address).is_some() && !exact::MISSES.contains(address) {
         return gate::way_to(&area, address);
     }
     exact::note_native(&area, places::reason_at(address));
     address
-}
-
-/// What the call noted in the return table that put the return address `address` into `slot`: the twin, after the caller's path has been
-/// made the present one, as a return in a copy does.
-///
-/// # Safety
-/// The calling thread must be about to return by that address, which has a copy.
-pub unsafe fn noted_return(slot: u64, area: &Area, address: u64) -> Option<u64> {
-    let offset = u64::from(RETURNS) + (slot & u64::from(SLOT_MASK)) * u64::from(SLOT_SCALE);
-    // SAFETY: the table is in the calling thread's area, because exact mode is on.
-    let entry = unsafe { *((area.address() + offset) as *const ReturnEntry) };
-    if entry.key != slot.wrapping_add(address) {
-        return None;
-    }
-    let frame = &area.header().frame;
-    frame.store(frame.load(Relaxed) & !exact::PATH | entry.frame & exact::PATH, Relaxed);
-    Some(entry.twin)
 }

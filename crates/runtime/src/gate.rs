@@ -21,7 +21,7 @@ use wire::thread::ThreadHeader;
 use crate::abi::{UContext, register};
 use crate::area::Area;
 use crate::gate_calls::{self, Outcome};
-use crate::{come_back, entry, exact, hook, places, session, syscall, twins};
+use crate::{entry, exact, hook, places, session, syscall, twins};
 
 /// Indices of `gate_registers`.
 pub mod saved {
@@ -249,12 +249,7 @@ unsafe extern "C" fn decide(header: *mut ThreadHeader) -> Step {
 fn go_back_to(area: &Area, target: u64) -> Step {
     if exact::may_enter(area.session.control) && twins::of(target).is_some() {
         exact::note_entry(area);
-        // SAFETY: the return address was below the present stack pointer.
-        let noted = unsafe {
-            let slot = (*area.raw()).gate_registers[saved::RSP].wrapping_sub(size_of::<u64>() as u64);
-            come_back::noted_return(slot, area, target)
-        };
-        if let Some(twin) = noted {
+        if let Some(twin) = twins::behind_call(target) {
             return leave_at(area, target, twin);
         }
     }

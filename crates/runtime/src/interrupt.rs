@@ -18,6 +18,7 @@ pub fn leave_runtime(info: &mut SigInfo, context: &mut UContext) -> Option<Inter
         burst::leave_copy(info, context);
         return None;
     };
+    burst::settle(context);
     let truth = machine(context);
     let found = hook::unset(&area, context);
     let mut scratchpad = scratchpad(&area);

@@ -1,6 +1,6 @@
 //! From an interrupted state in a copy to the state of the original: the rules of [`wire::recovery`], as a function of values.
 
-use wire::recovery::{Run, kind, saves};
+use wire::recovery::{CALL_BYTES, Run, kind, saves};
 
 /// The registers that copies use for themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -36,9 +36,8 @@ const SYSTEM_CALL_BYTES: u64 = 2;
 
 /// The state of the original that `machine`, which is in a copy, stands for. `None`: `runs` do not say.
 pub fn recover(machine: &Machine, scratch: &Scratch, place: Place, runs: &[Run]) -> Option<Machine> {
-    let offset = u32::try_from(machine.rip.checked_sub(place.copy)?).ok()?;
-    let run = runs.get(runs.partition_point(|run| run.copy <= offset).checked_sub(1)?)?;
-    let into = offset - run.copy;
+    let run = run_at(machine.rip, place, runs)?;
+    let into = (machine.rip - place.copy) as u32 - run.copy;
     let original = place.base.wrapping_add(u64::from(run.original));
     let mut state = *machine;
     match run.kind {
@@ -66,6 +65,24 @@ pub fn recover(machine: &Machine, scratch: &Scratch, place: Place, runs: &[Run])
         _ => return None,
     }
     Some(state)
+}
+
+/// The rule for `pc`, which is in a copy.
+pub fn run_at(pc: u64, place: Place, runs: &[Run]) -> Option<&Run> {
+    let offset = u32::try_from(pc.checked_sub(place.copy)?).ok()?;
+    runs.get(runs.partition_point(|run| run.copy <= offset).checked_sub(1)?)
+}
+
+/// The state, still in copies, of a thread in a [`kind::CALLED`] or [`kind::RETURNING`] run with this address on its stack.
+pub fn settled(machine: &Machine, scratch: &Scratch, run: &Run, on_stack: u64) -> Machine {
+    let mut state = *machine;
+    if run.kind == kind::CALLED {
+        state.rip = on_stack.wrapping_sub(CALL_BYTES);
+    } else {
+        undo_saves(&mut state, scratch, run.saves, &[0; 4], 0);
+        state.rip = on_stack;
+    }
+    state
 }
 
 /// Takes back the registers whose saves have been executed.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Acquire};
 
-use wire::clusters::{Cluster, LEADER};
+use wire::clusters::{Cluster, LANDING, LEADER};
 
 use crate::session;
 
@@ -19,6 +19,14 @@ pub fn of_leader(pc: u64) -> Option<u64> {
     (entry & LEADER != 0).then(|| cluster.copy_base + u64::from(entry & !LEADER))
 }
 
+/// Where the return of a call leads that returns to `pc`: what goes on with the caller's path.
+pub fn behind_call(pc: u64) -> Option<u64> {
+    let last_byte = pc.wrapping_sub(1);
+    let cluster = cluster_of(last_byte)?;
+    let entry = entry(cluster, last_byte);
+    (entry & (LEADER | LANDING) == LANDING).then(|| cluster.copy_base + u64::from(entry & !LANDING))
+}
+
 /// The cluster that `pc` is in.
 pub fn cluster_of(pc: u64) -> Option<&'static Cluster> {
     session::clusters().iter().find(|cluster| cluster.contains(pc))
@@ -27,7 +35,7 @@ pub fn cluster_of(pc: u64) -> Option<&'static Cluster> {
 /// The twin of `pc`, which is in `cluster`.
 pub fn in_cluster(cluster: &Cluster, pc: u64) -> Option<u64> {
     let entry = entry(cluster, pc);
-    (entry != 0).then(|| cluster.copy_base + u64::from(entry & !LEADER))
+    (entry != 0 && entry & LANDING == 0).then(|| cluster.copy_base + u64::from(entry & !LEADER))
 }
 
 fn entry(cluster: &Cluster, pc: u64) -> u32 {

@@ -10,10 +10,11 @@
 //!    [copy_base, copy_base + copy_len)   < 2 GiB >   [lo, lo + span)                         [map, map + 4 * span)
 //! ```
 //!
-//! **Map entries.** The entry of address `a` is the `u32` at `map + 4 * (a - lo)`. Zero: no copy of that address. Otherwise the low 31
+//! **Map entries.** The entry of address `a` is the `u32` at `map + 4 * (a - lo)`. Zero: no copy of that address. Otherwise the low 30
 //! bits are the offset of its twin in the area of copies, and [`LEADER`] is set if `a` starts a block. A thread can be sent into a
 //! copy at any twin (a tick does that), but only leaders may be reached by jumps, calls and returns inside a copy: the record of
-//! the block is made there. The agent writes a copy first and its entries after.
+//! the block is made there. The agent writes a copy first and its entries after. In exact mode, the entry of the last byte of a call,
+//! which no instruction should start with, has [`LANDING`] set and says what the call's return leads to; see [`crate::exact`].
 
 /// Number of clusters of a process: the program, the libraries, and one to spare.
 pub const N_CLUSTERS: usize = 3;
@@ -25,6 +26,8 @@ pub const LIBRARIES: usize = 1;
 pub const MAX_SPAN: u64 = 1 << 30;
 /// Marks map entries of addresses that start a block.
 pub const LEADER: u32 = 1 << 31;
+/// Marks map entries of last bytes of calls, in exact mode.
+pub const LANDING: u32 = 1 << 30;
 
 /// Where a cluster and its copies are in the target. All zero: there is no such cluster.
 #[repr(C)]

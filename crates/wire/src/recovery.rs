@@ -19,6 +19,15 @@
 //!   `original` too, because that is where `syscall` leaves it. `saves` works as in a probe.
 //! * At a [`kind::SYSTEM_CALL`] run, which is the 2 bytes of the `syscall`, the address is that of the `syscall` itself. If `rcx` is the
 //!   address after it in the copy, which is so when the kernel wants it restarted, it must become the address after it in the original.
+//! * A [`kind::CALLED`] run is one instruction, right behind a call that the copy has made as a call: the address in the copy where it will
+//!   return to lies on the stack. The thread is taken back to before the call, whose 5 bytes end there: the stack pointer goes up by 8.
+//! * In a [`kind::RETURNING`] run the return address on the stack has been replaced by the copy of the return site. The thread is taken on to
+//!   there: the stack pointer goes up by `original`, and `saves` are taken back, all of them.
+//!
+//! The last two change where the thread is in copies, and what follows from that is another run's affair.
+
+/// Bytes of a call in a copy.
+pub const CALL_BYTES: u64 = 5;
 
 /// What to do in a run.
 pub mod kind {
@@ -36,6 +45,10 @@ pub mod kind {
     pub const SYSTEM_CALL: u8 = 5;
     /// Nothing can be interrupted here: padding, literals.
     pub const NEVER: u8 = 6;
+    /// Behind a call, before the original return address is on the stack.
+    pub const CALLED: u8 = 7;
+    /// Before a return, with the address of a copy on the stack.
+    pub const RETURNING: u8 = 8;
 }
 
 /// Bits of [`Run::saves`], in the order in which a probe saves.
@@ -56,7 +69,7 @@ pub mod saves {
 pub struct Run {
     /// Start, as an offset from the start of the module's copy.
     pub copy: u32,
-    /// Original address, less the module's load address.
+    /// Original address, less the module's load address; in a [`kind::RETURNING`] run, bytes that the return takes off the stack.
     pub original: u32,
     /// One of [`kind`].
     pub kind: u8,

@@ -1,7 +1,7 @@
 //! Copies that are never left, and what they count.
 //!
 //! A burst ends after some checks; a copy for exact mode does not. It has no checks and no buffer; wherever a copy would leave, it goes to
-//! the runtime's gate instead (`crate::stubs`), and returns find their way by the return table (`transfers`). What it counts is laid out in
+//! the runtime's gate instead (`crate::stubs`), and calls and returns have ways of their own (`transfers`). What it counts is laid out in
 //! [`wire::exact`]: *cells*, counters of 8 bytes at a fixed distance from `gs:`, of which every module has a range.
 //!
 //! What a function's probes do is decided before it is written ([`Plan`]): something on arrival at a block, something on edges.
@@ -11,9 +11,11 @@
 //! * **Paths.** See [`paths`].
 
 pub(crate) mod code;
+mod computed;
 mod paths;
 mod plan;
-mod transfers;
+mod tables;
+pub(crate) mod transfers;
 
 pub(crate) use code::Code;
 pub(crate) use plan::Plan;

@@ -1,10 +1,10 @@
 //! Ball-Larus paths of one function, counted in place.
 //!
-//! The path register is the low half of `frame`: per thread, kept in the return table while a call runs. [`flow::paths`] says what is to be done on
+//! The path register is the low half of `frame`: per thread, kept in the frames ([`wire::exact`]) while a call runs. [`flow::paths`] says what is to be done on
 //! every edge. What that leaves open is control that arrives by an address:
 //!
 //! * At an entry, a path starts.
-//! * At a return site whose return was not noted by a call of this function (`longjmp`; code that ran natively), a path starts in the middle:
+//! * At a return site whose call has left no frame, or another one's (`longjmp`; a callee that takes arguments off the stack), a path starts in the middle:
 //!   its number is beyond those of the plan, `n_paths` plus the sum of `paths_from` of the return sites before, plus what comes.
 //! * Anywhere else the path so far is unknown. The register gets the value that the zero-valued path to the block would have, so
 //!   that numbers stay in range, and the function's lost paths go up: as many of its paths are wrong in their first part.

@@ -1,84 +1,103 @@
-//! Calls, returns and computed jumps of copies that are never left.
+//! Calls and returns of copies that are never left.
 //!
-//! A call notes in the return table where its return leads, and the return goes there. Flags are dead at both, by the calling convention. They
-//! are saved where direct calls show that it is not kept ([`flow::liveness::FlagConventions`]), and everywhere in a module that expects flags at
-//! a place which is reached by its address only ([`Module::passes_flags_unseen`]).
-//!
-//! [`Module::passes_flags_unseen`]: crate::module::Module::passes_flags_unseen
+//! The processor predicts a return from the call that it belongs to. So copies call and return by `call` and `ret`, and have the original return
+//! address on the stack all the same: who is called replaces the address in the copy by the original one, and the return does the reverse, by the
+//! return table ([`wire::exact`]). The two are as far from each other as the copy says, and no register is needed on the way in.
 //!
 //! ```text
-//! call:   push [rip + literal]
-//!         mov gs:[saved_rax], rax; mov gs:[saved_rcx], rcx
-//!         mov ecx, esp; and ecx, SLOT_MASK
-//!         lea rax, [rip + return site]; mov gs:[rcx * 4 + RETURNS + 8], rax                   twin
-//!         mov eax, gs:[frame]; mov gs:[rcx * 4 + RETURNS + 16], eax                           frame, if there is one
-//!         mov rax, [rip + literal]; add rax, rsp; mov gs:[rcx * 4 + RETURNS], rax             key
-//!         mov rcx, gs:[saved_rcx]; mov rax, gs:[saved_rax]
-//!         jmp callee
-//! return: mov gs:[saved_rax], rax
-//!         mov rax, [rsp]
-//!         lea rsp, [rsp + 8 + n]                                                              the program has returned
-//!         mov gs:[target], rax
-//!         mov gs:[saved_rcx], rcx
-//!         lea ecx, [rsp - 8 - n]; and ecx, SLOT_MASK
-//!         lea rax, [rax + rsp - 8 - n]
-//!         cmp rax, gs:[rcx * 4 + RETURNS]
-//!         jne look up
-//!         mov eax, gs:[rcx * 4 + RETURNS + 16]; mov gs:[frame], eax
-//!         mov rax, gs:[rcx * 4 + RETURNS + 8]; mov gs:[twin], rax
-//!         mov rcx, gs:[saved_rcx]; mov rax, gs:[saved_rax]
-//!         jmp gs:[twin]
+//!             call 1f
+//! landing:    ...                                     where the return leads
+//! 1:          add qword [rsp], original - landing     behind the function
+//!             jmp callee
+//!
+//! return:     mov gs:[saved_rax], rax
+//!             movzx eax, word [rsp]
+//!             mov rax, gs:[rax * 8 + RETURNS]
+//!             cmp eax, [rsp + 2]
+//!             jne look up                             by the map; makes the entry, too
+//!             sar rax, 32
+//!             add [rsp], rax
+//!             mov rax, gs:[saved_rax]
+//!             ret
 //! ```
 //!
-//! A computed call, or jump to another function, remembers its first target and that one's twin in two cells, and looks others up. The first
-//! of them is taken by `cmpxchg`, and written again after the second, so that a signal handler finds both or none.
+//! **Flags** are dead at both, by the calling convention. Where direct calls show that it is not kept ([`flow::liveness::FlagConventions`]), and
+//! everywhere in a module that expects flags at a place which is reached by its address only ([`Module::passes_flags_unseen`]), calls push and
+//! jump, and returns look up, with flags saved.
+//!
+//! **The path register** is left in the frames before a call, and taken from there at the landing. If there is another one's, the path is
+//! that of an arrival by address.
+//!
+//! [`Module::passes_flags_unseen`]: crate::module::Module::passes_flags_unseen
+
+use std::mem::offset_of;
 
 use flow::cfg::EdgeKind;
 use flow::graph::{BlockId, EdgeId};
 use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
-use wire::exact::{CELLS, RETURNS, ReturnEntry, SLOT_MASK};
+use wire::clusters::{Cluster, LANDING, N_CLUSTERS};
+use wire::exact::{FRAME_MASK, FRAMES, FrameEntry, RETURNS};
 use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
 use super::code::{Code, Paths, write_end};
-use super::{Cell, CellKind, Counting};
+use super::computed::Search;
 use crate::Probe;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, ExitState, Original};
+use crate::exact::Counting;
 use crate::function::Function;
 use crate::probe;
-use crate::stubs::{self, Stub};
-use crate::transfers::StackChange;
+use crate::stubs::Stub;
 
 const LOAD: u8 = 0x8b;
 const STORE: u8 = 0x89;
 const COMPARE: u8 = 0x3b;
-const KEY: u32 = RETURNS + std::mem::offset_of!(ReturnEntry, key) as u32;
-const TWIN: u32 = RETURNS + std::mem::offset_of!(ReturnEntry, twin) as u32;
-const FRAME: u32 = RETURNS + std::mem::offset_of!(ReturnEntry, frame) as u32;
+const KEY: u32 = FRAMES + offset_of!(FrameEntry, key) as u32;
+const FRAME: u32 = FRAMES + offset_of!(FrameEntry, frame) as u32;
 
 /// Ends of the stores of target or `rax`, and of `rcx`, and of saving flags.
-const ARRIVAL_SAVE_END: [u8; 4] = [9, 18, 31, 0];
-/// How far before the code for arrivals that for jumps through tables is: a jump.
-pub(crate) const TABLE_ENTRY_BYTES: u32 = 5;
+pub(super) const ARRIVAL_SAVE_END: [u8; 4] = [9, 18, 31, 0];
+
+/// What is written behind the function.
+#[derive(Debug)]
+pub(crate) enum CallEnd {
+    /// Where a call leads that returns to `landing`, the copy of `next`.
+    Called { label: Label, landing: u32, next: Original, to: Callee },
+    /// A return whose address is not in the return table.
+    Return { label: Label, at: Original, n_bytes: i32 },
+    /// A landing at the block has not found its frame; these are saved.
+    LostFrame { label: Label, block: BlockId, saved: u8 },
+    /// The search for a computed target that its cells do not remember.
+    Search(Search),
+}
+
+/// Who is called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Callee {
+    At(Svma),
+    /// The target, whose twin is known.
+    Twin,
+}
 
 impl Function<'_, '_> {
-    /// Whether probes keep something in `frame`.
+    /// Whether the function keeps a path register.
     fn has_frame(&self) -> bool {
-        self.module.options.probe == Probe::Exact(Counting::Paths)
+        self.module.options.probe == Probe::Exact(Counting::Paths) && !self.plan_of_probes().edges_arrive
     }
 
-    /// The edge over which a call returns.
-    fn return_edge(&self, block: BlockId) -> Option<EdgeId> {
-        self.edge_of_kind(block, EdgeKind::Call)
-    }
-
-    fn edge_of_kind(&self, block: BlockId, kind: EdgeKind) -> Option<EdgeId> {
+    pub(super) fn edge_of_kind(&self, block: BlockId, kind: EdgeKind) -> Option<EdgeId> {
         let cfg = &self.flow.cfg;
         cfg.graph.out_range(block).map(EdgeId).find(|&edge| cfg.edge_facts(edge).kind == kind)
+    }
+
+    /// The block behind the call at the end of a block, if it is copied with the function and the call returns there.
+    pub(super) fn return_site(&self, block: BlockId) -> Option<BlockId> {
+        let edge = self.edge_of_kind(block, EdgeKind::Call)?;
+        self.flow.cfg.graph.edge(edge).to.filter(|&to| self.module.is_owned(self.id, to))
     }
 
     /// A path ends before an instruction from which control does not come back: a fault, or a call that does not return.
@@ -96,24 +115,36 @@ impl Function<'_, '_> {
             return self.leave_at(insn, EndReason::Instruction);
         }
         let next = Svma(insn.next_ip());
-        let returns_to = self.return_label(block);
+        let at = self.original(Svma(insn.ip()));
         let keeps_flags = self.module.passes_flags_unseen || self.passes_flags(target);
-        let (original, literal) = (self.original(target), self.original(next));
-        self.chunk.push_original(literal);
-        if let Some(label) = returns_to {
-            self.chunk.begin_run(kind::PROBE, original, saved(keeps_flags), ARRIVAL_SAVE_END);
-            self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-            self.chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-            if keeps_flags {
-                probe::save_flags(&mut self.chunk.asm);
-            }
-            self.note_return(literal, label);
-            if keeps_flags {
-                probe::restore_flags(&mut self.chunk.asm);
-            }
-            self.chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
-            self.chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+        let returns = self.return_site(block).is_some();
+        if returns {
+            self.leave_frame(at, keeps_flags);
         }
+        if returns && !keeps_flags {
+            self.call_and_land(next, Callee::At(target));
+        } else {
+            let next = self.original(next);
+            self.chunk.push_original(next);
+            self.jump_to_callee(target);
+        }
+        self.land(block, next);
+    }
+
+    fn passes_flags(&self, target: Svma) -> bool {
+        self.flow.liveness.conventions().at_calls.contains_key(&target)
+    }
+
+    /// Calls in such a way that control comes back to the landing, which is to follow.
+    pub(super) fn call_and_land(&mut self, next: Svma, to: Callee) {
+        let label = self.chunk.asm.new_label();
+        self.chunk.asm.call(label);
+        let (landing, next) = (self.chunk.position(), self.original(next));
+        self.call_ends.push(CallEnd::Called { label, landing, next, to });
+    }
+
+    fn jump_to_callee(&mut self, target: Svma) {
+        let original = self.original(target);
         self.chunk.begin_clean_probe(original);
         let hole = self.chunk.asm.jump();
         if self.module.has_leader(target) {
@@ -122,51 +153,76 @@ impl Function<'_, '_> {
             let label = self.chunk.exit(original, EndReason::NoCopy, ExitState::Clean);
             self.chunk.asm.use_label(hole, label);
         }
-        self.land(block, returns_to, next);
     }
 
-    fn passes_flags(&self, target: Svma) -> bool {
-        self.flow.liveness.conventions().at_calls.contains_key(&target)
-    }
-
-    /// Where the return of the call at the end of the block leads; a label of its own if something is to be done there.
-    fn return_label(&mut self, block: BlockId) -> Option<Label> {
-        let edge = self.return_edge(block)?;
-        let to = self.flow.cfg.graph.edge(edge).to.filter(|&to| self.module.is_owned(self.id, to))?;
-        Some(match self.plan_of_probes().edge(edge) {
-            Code::Nothing => self.label_of(to),
-            _ => self.chunk.asm.new_label(),
-        })
-    }
-
-    /// What is done when a call has returned.
-    fn land(&mut self, block: BlockId, label: Option<Label>, next: Svma) {
-        let Some((edge, label)) = self.return_edge(block).zip(label) else { return };
-        if self.plan_of_probes().edge(edge) != Code::Nothing {
-            self.chunk.asm.bind(label);
-            self.go_on(block, next);
+    /// What is done when the call at the end of a block has returned.
+    pub(super) fn land(&mut self, block: BlockId, next: Svma) {
+        let Some(to) = self.return_site(block) else { return };
+        let Original(next_offset) = self.original(next);
+        self.chunk.landings.push((Original(next_offset.wrapping_sub(1)), self.chunk.position()));
+        if self.has_frame() {
+            self.take_frame(to, Original(next_offset));
         }
+        self.go_on(block, next);
     }
 
-    /// Notes where the return leads; changes `rax`, `rcx` and flags.
-    fn note_return(&mut self, next: Original, label: Label) {
-        let has_frame = self.has_frame();
+    /// Leaves the path register for when the call at `at` has returned.
+    pub(super) fn leave_frame(&mut self, at: Original, keeps_flags: bool) {
+        if !self.has_frame() {
+            return;
+        }
         let chunk = &mut *self.chunk;
-        chunk.asm.bytes(&[0x89, 0xe1]); // mov ecx, esp
-        write_slot(chunk);
-        let hole = chunk.asm.address_of(Gpr::RAX);
-        chunk.asm.use_label(hole, label);
-        chunk.asm.entry(STORE, Gpr::RAX, Gpr::RCX, TWIN);
-        if has_frame {
-            // In the width in which it was stored: the processor could not pass it on otherwise.
-            chunk.asm.load_low(Gpr::RAX, offset::FRAME);
-            chunk.asm.entry_low(STORE, Gpr::RAX, Gpr::RCX, FRAME);
+        chunk.begin_run(kind::PROBE, at, saved(keeps_flags), ARRIVAL_SAVE_END);
+        chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+        if keeps_flags {
+            probe::save_flags(&mut chunk.asm);
         }
-        // The key comes last: what was noted in part only is not found.
-        let hole = chunk.asm.load_literal(Gpr::RAX);
-        chunk.refer(hole, Destination::Literal(next));
-        chunk.asm.bytes(&[0x48, 0x01, 0xe0]); // add rax, rsp
-        chunk.asm.entry(STORE, Gpr::RAX, Gpr::RCX, KEY);
+        chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
+        // In the width in which it was stored: the processor could not pass it on otherwise.
+        chunk.asm.load_dword(Gpr::RAX, offset::FRAME);
+        chunk.asm.entry_dword(STORE, Gpr::RAX, Gpr::RCX, FRAME);
+        // The key comes last: what was left in part only is not found.
+        chunk.asm.entry(STORE, Gpr::RSP, Gpr::RCX, KEY);
+        if keeps_flags {
+            probe::restore_flags(&mut chunk.asm);
+        }
+        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+        chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+        chunk.begin_clean_probe(at);
+    }
+
+    /// Takes the path register back, at the start of the block `to`, which is at `next`.
+    fn take_frame(&mut self, to: BlockId, next: Original) {
+        let live = self.needed_at(to);
+        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
+        let dead = probe::dead_register(live).filter(|_| !keeps_flags);
+        let register = dead.unwrap_or(Gpr::RAX);
+        let record = self.plans[to.index()].record;
+        let chunk = &mut *self.chunk;
+        let lost = if dead.is_some() {
+            chunk.begin_clean_probe(next);
+            record
+        } else {
+            let saved = saved(keeps_flags);
+            chunk.begin_run(kind::PROBE, next, saved, ARRIVAL_SAVE_END);
+            chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+            chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+            if keeps_flags {
+                probe::save_flags(&mut chunk.asm);
+            }
+            let label = chunk.asm.new_label();
+            self.call_ends.push(CallEnd::LostFrame { label, block: to, saved });
+            label
+        };
+        chunk.asm.frame_index(register, FRAME_MASK);
+        chunk.asm.entry(COMPARE, Gpr::RSP, register, KEY);
+        chunk.asm.jump_to_if(Condition::NZ, lost);
+        chunk.asm.entry_dword(LOAD, register, register, FRAME);
+        chunk.asm.store_dword(offset::FRAME, register);
+        if dead.is_none() {
+            write_restore(chunk, saved(keeps_flags));
+        }
     }
 
     /// A return that takes `n_bytes` off the stack.
@@ -174,263 +230,164 @@ impl Function<'_, '_> {
         let at = self.original(Svma(insn.ip()));
         let end = self.edge_of_kind(block, EdgeKind::Return).map(|edge| self.plan_of_probes().edge(edge));
         let end = end.unwrap_or(Code::Nothing);
+        let keeps_flags = self.module.passes_flags_unseen || !self.flow.liveness.conventions().at_return.is_empty();
         let inline_end = match end {
-            Code::End { paths: Paths::Cells(cell), id_offset, .. } => Some((cell, id_offset)),
+            Code::End { paths: Paths::Cells(cell), id_offset, .. } if !keeps_flags => Some((cell, id_offset)),
             _ => {
                 end.write(self.chunk, at, self.needed_behind(block));
                 None
             }
         };
-        let has_frame = self.has_frame();
-        let keeps_flags = self.module.passes_flags_unseen || !self.flow.liveness.conventions().at_return.is_empty();
         let chunk = &mut *self.chunk;
         chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
         chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
-        chunk.asm.bytes(&[0x48, 0x8b, 0x04, 0x24]); // mov rax, [rsp]
-        chunk.asm.advance(Gpr::RSP, n_bytes);
-        chunk.begin_run(kind::FORWARD, Original(0), saved(keeps_flags), ARRIVAL_SAVE_END);
-        chunk.asm.store(offset::TARGET, Gpr::RAX);
-        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
         if keeps_flags {
-            probe::save_flags(&mut chunk.asm);
-            chunk.asm.load(Gpr::RAX, offset::TARGET);
+            return write_slow_return(chunk, n_bytes, true);
         }
         if let Some((cell, id_offset)) = inline_end {
-            write_end(chunk, Gpr::RCX, cell, id_offset);
+            write_end(chunk, Gpr::RAX, cell, id_offset);
         }
-        chunk.asm.bytes(&[0x8d, 0x8c, 0x24]); // lea ecx, [rsp - n_bytes]
-        chunk.asm.bytes(&n_bytes.wrapping_neg().to_le_bytes());
-        write_slot(chunk);
-        chunk.asm.bytes(&[0x48, 0x8d, 0x84, 0x04]); // lea rax, [rsp + rax - n_bytes]
-        chunk.asm.bytes(&n_bytes.wrapping_neg().to_le_bytes());
-        chunk.asm.entry(COMPARE, Gpr::RAX, Gpr::RCX, KEY);
-        let hole = chunk.asm.jump_if(Condition::NZ);
-        chunk.refer(hole, Destination::Stub(Stub::LookUp));
-        if has_frame {
-            chunk.asm.entry_low(LOAD, Gpr::RAX, Gpr::RCX, FRAME);
-            chunk.asm.store_low(offset::FRAME, Gpr::RAX);
-        }
-        chunk.asm.entry(LOAD, Gpr::RAX, Gpr::RCX, TWIN);
-        chunk.asm.store(offset::TWIN, Gpr::RAX);
-        if keeps_flags {
-            probe::restore_flags(&mut chunk.asm);
-        }
-        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
-        chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
-        chunk.asm.jump_through(offset::TWIN);
-    }
-
-    /// A computed call or jump; `load` loads its target into `rax`.
-    pub fn go_and_stay(
-        &mut self,
-        block: BlockId,
-        insn: &Instruction,
-        load: &[u8],
-        address: Option<(u32, i64)>,
-        stack: StackChange,
-    ) {
-        let at = self.original(Svma(insn.ip()));
-        let is_table = self.edge_of_kind(block, EdgeKind::JumpTable).is_some();
-        let returns_to = if matches!(stack, StackChange::Push(_)) { self.return_label(block) } else { None };
-        if !is_table && matches!(stack, StackChange::None) {
-            let end = self.flow.cfg.graph.out_range(block).map(EdgeId).next();
-            let end = end.map_or(Code::Nothing, |edge| self.plan_of_probes().edge(edge));
-            end.write(self.chunk, at, self.needed_behind(block));
-        }
-        let scratch = if is_table { self.scratch_of_table_jump(block) } else { None };
-        if scratch.is_none() {
-            self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-            self.chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
-        }
-        let start = self.chunk.position();
-        self.chunk.asm.bytes(load);
-        if let Some((hole, target)) = address {
-            self.chunk.set_address(start + hole, self.chunk.position(), target);
-        }
-        if let StackChange::Push(next) = stack {
-            let next = self.original(next);
-            self.chunk.push_original(next);
-        }
-        match scratch {
-            Some(scratch) => return self.write_quick_table_arrival(block, scratch),
-            None if is_table => return self.write_table_arrival(block),
-            None => {}
-        }
-        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
-        let is_jump_with_flags = matches!(stack, StackChange::None) && !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-        let keeps_flags = self.module.passes_flags_unseen || is_jump_with_flags;
-        self.chunk.begin_run(kind::FORWARD, Original(0), saved(keeps_flags), ARRIVAL_SAVE_END);
-        self.chunk.asm.store(offset::TARGET, Gpr::RAX);
-        self.chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-        if keeps_flags {
-            probe::save_flags(&mut self.chunk.asm);
-            self.chunk.asm.load(Gpr::RAX, offset::TARGET);
-        }
-        if let (StackChange::Push(next), Some(label)) = (stack, returns_to) {
-            let next = self.original(next);
-            self.note_return(next, label);
-            self.chunk.asm.load(Gpr::RAX, offset::TARGET);
-        }
-        let cell = self.chunk.new_cells(Cell { kind: CellKind::Target, at: at.0, to: 0 });
-        self.write_remembered(cell, keeps_flags);
-        if let StackChange::Push(next) = stack {
-            self.land(block, returns_to, next);
-        }
-    }
-
-    /// Goes to the twin of the target, which is in `rax` and `target`, by the two cells.
-    fn write_remembered(&mut self, cell: u32, keeps_flags: bool) {
-        let cluster = self.module.options.cluster;
-        let chunk = &mut *self.chunk;
-        let cells = [CELLS, CELLS + 8];
-        let [slow, taken] = [(); 2].map(|()| chunk.asm.new_label());
-        chunk.asm.compare(Gpr::RAX, cells[0]);
-        let hole = chunk.position() - 4;
-        chunk.set_cell(hole, cell);
+        let slow = chunk.asm.new_label();
+        chunk.asm.bytes(&[0x0f, 0xb7, 0x04, 0x24]); // movzx eax, word [rsp]
+        chunk.asm.load_scaled(Gpr::RAX, RETURNS);
+        chunk.asm.bytes(&[0x3b, 0x44, 0x24, 0x02]); // cmp eax, [rsp + 2]
         chunk.asm.jump_to_if(Condition::NZ, slow);
-        if keeps_flags {
-            probe::restore_flags(&mut chunk.asm);
-        }
-        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+        chunk.asm.bytes(&[0x48, 0xc1, 0xf8, 0x20]); // sar rax, 32
+        chunk.asm.bytes(&[0x48, 0x01, 0x04, 0x24]); // add [rsp], rax
+        chunk.begin_run(kind::RETURNING, Original(n_bytes as u32), saves::RAX, [0; 4]);
         chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
-        chunk.asm.jump_through(cells[1]);
-        let hole = chunk.position() - 4;
-        chunk.set_cell(hole, cell);
-        chunk.asm.bind(slow);
-        let [not_here, unknown] = stubs::write_find_twin(chunk, cluster);
-        chunk.refer(not_here, Destination::Stub(Stub::LookUp));
-        chunk.refer(unknown, Destination::Stub(Stub::LookUp));
-        chunk.asm.store(offset::TWIN, Gpr::RAX);
-        chunk.asm.bytes(&[0x31, 0xc0]); // xor eax, eax
-        chunk.asm.bytes(&[0x8d, 0x48, 0x01]); // lea ecx, [rax + 1]
-        chunk.asm.bytes(&[0x65, 0x48, 0x0f, 0xb1, 0x0c, 0x25]); // cmpxchg gs:[cell], rcx
-        chunk.asm.bytes(&cells[0].to_le_bytes());
-        let hole = chunk.position() - 4;
-        chunk.set_cell(hole, cell);
-        chunk.asm.jump_to_if(Condition::NZ, taken);
-        chunk.asm.load(Gpr::RAX, offset::TWIN);
-        chunk.asm.store(cells[1], Gpr::RAX);
-        let hole = chunk.position() - 4;
-        chunk.set_cell(hole, cell);
-        chunk.asm.load(Gpr::RAX, offset::TARGET);
-        chunk.asm.store(cells[0], Gpr::RAX);
-        let hole = chunk.position() - 4;
-        chunk.set_cell(hole, cell);
-        chunk.asm.bind(taken);
-        if keeps_flags {
-            probe::restore_flags(&mut chunk.asm);
+        match u16::try_from(n_bytes - 8) {
+            Ok(0) | Err(_) => chunk.asm.bytes(&[0xc3]),
+            Ok(extra) => {
+                chunk.asm.bytes(&[0xc2]);
+                chunk.asm.bytes(&extra.to_le_bytes());
+            }
         }
-        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
-        chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
-        chunk.asm.jump_through(offset::TWIN);
+        self.call_ends.push(CallEnd::Return { label: slow, at, n_bytes });
     }
 
-    /// Where the row of a jump through a table will be, if it has one.
-    fn row_label(&mut self, block: BlockId) -> Option<Label> {
-        self.plan_of_probes().row(block)?;
-        let label = self.chunk.asm.new_label();
-        self.rows.push((label, block));
-        Some(label)
-    }
-
-    /// Behind the function: the rows of its jumps through tables.
-    pub fn write_rows(&mut self) {
-        for (label, block) in std::mem::take(&mut self.rows) {
-            self.chunk.begin_run(kind::NEVER, Original(0), 0, [0; 4]);
-            self.chunk.asm.bind(label);
-            let bytes: Vec<u8> =
-                self.plan_of_probes().row(block).unwrap_or_default().iter().flat_map(|entry| entry.bytes()).collect();
-            self.chunk.asm.bytes(&bytes);
+    /// Behind the function: what is behind calls and returns.
+    pub fn write_call_ends(&mut self) {
+        for end in std::mem::take(&mut self.call_ends) {
+            match end {
+                CallEnd::Called { label, landing, next, to } => {
+                    self.chunk.asm.bind(label);
+                    self.chunk.begin_run(kind::CALLED, Original(0), 0, [0; 4]);
+                    let hole = self.chunk.asm.add_to_top_of_stack();
+                    self.chunk.set_address(hole, landing, i64::from(next.0));
+                    match to {
+                        Callee::At(target) => self.jump_to_callee(target),
+                        Callee::Twin => {
+                            self.chunk.begin_run(kind::FORWARD, Original(0), 0, [0; 4]);
+                            self.chunk.asm.jump_through(offset::TWIN);
+                        }
+                    }
+                }
+                CallEnd::Return { label, at, n_bytes } => {
+                    self.chunk.asm.bind(label);
+                    self.chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
+                    write_slow_return(self.chunk, n_bytes, false);
+                }
+                CallEnd::LostFrame { label, block, saved } => {
+                    self.chunk.asm.bind(label);
+                    let original = self.original(self.flow.cfg.block(block).range.start);
+                    self.chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
+                    write_restore(self.chunk, saved);
+                    self.chunk.begin_clean_probe(original);
+                    self.chunk.asm.jump_to(self.plans[block.index()].record);
+                }
+                CallEnd::Search(search) => self.write_search(&search),
+            }
         }
-    }
-
-    /// A register that nobody needs behind a jump through a table, if that is true of flags and `rax`, too.
-    fn scratch_of_table_jump(&self, block: BlockId) -> Option<Gpr> {
-        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
-        let flags_are_dead = (live & LiveSet::ARITHMETIC_FLAGS).is_empty() && !self.module.passes_flags_unseen;
-        let mut dead = probe::dead_registers(live).filter(|_| flags_are_dead);
-        dead.find(|&register| register == Gpr::RAX)?;
-        probe::dead_registers(live).find(|&register| register != Gpr::RAX)
-    }
-
-    /// Goes to a block of the function by its address, which is in `rax`; `rax`, `scratch` and flags are dead.
-    fn write_quick_table_arrival(&mut self, block: BlockId, scratch: Gpr) {
-        let row = self.row_label(block);
-        let cluster = self.module.options.cluster;
-        let is_before = self.module.options.probe == Probe::Exact(Counting::Paths);
-        let chunk = &mut *self.chunk;
-        chunk.begin_run(kind::FORWARD, Original(0), saves::RAX, [9, 0, 0, 0]);
-        chunk.asm.store(offset::TARGET, Gpr::RAX);
-        if let Some(row) = row {
-            write_row_address(chunk, row, scratch);
-        }
-        let holes = stubs::write_find_twin_with(chunk, cluster, scratch);
-        if is_before {
-            chunk.asm.advance(Gpr::RAX, -(TABLE_ENTRY_BYTES as i32));
-        }
-        chunk.asm.bytes(&[0xff, 0xe0]); // jmp rax
-        let slow = chunk.position();
-        holes.into_iter().for_each(|hole| chunk.asm.set_displacement(hole, slow));
-        chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX, [0, 9, 0, 0]);
-        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-        let hole = chunk.asm.jump();
-        chunk.refer(hole, Destination::Stub(Stub::LookUp));
-    }
-
-    /// The same where registers or flags are needed.
-    fn write_table_arrival(&mut self, block: BlockId) {
-        let row = self.row_label(block);
-        let cluster = self.module.options.cluster;
-        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
-        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() || self.module.passes_flags_unseen;
-        let is_before = self.module.options.probe == Probe::Exact(Counting::Paths);
-        let chunk = &mut *self.chunk;
-        let (saved, ends) = if keeps_flags {
-            (saves::RAX | saves::RCX | saves::FLAGS, [9, 18, 31, 0])
-        } else {
-            (saves::RAX | saves::RCX, ARRIVAL_SAVE_END)
-        };
-        chunk.begin_run(kind::FORWARD, Original(0), saved, ends);
-        chunk.asm.store(offset::TARGET, Gpr::RAX);
-        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-        if keeps_flags {
-            probe::save_flags(&mut chunk.asm);
-            chunk.asm.load(Gpr::RAX, offset::TARGET);
-        }
-        if let Some(row) = row {
-            write_row_address(chunk, row, Gpr::RCX);
-        }
-        let [not_here, unknown] = stubs::write_find_twin(chunk, cluster);
-        let stub = if keeps_flags { [Stub::Other, Stub::Miss] } else { [Stub::LookUp; 2] };
-        chunk.refer(not_here, Destination::Stub(stub[0]));
-        chunk.refer(unknown, Destination::Stub(stub[1]));
-        if is_before {
-            chunk.asm.advance(Gpr::RAX, -(TABLE_ENTRY_BYTES as i32));
-        }
-        chunk.asm.store(offset::TWIN, Gpr::RAX);
-        if keeps_flags {
-            probe::restore_flags(&mut chunk.asm);
-        }
-        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
-        chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
-        chunk.asm.jump_through(offset::TWIN);
     }
 }
 
 /// What is saved on the way.
-fn saved(keeps_flags: bool) -> u8 {
+pub(super) fn saved(keeps_flags: bool) -> u8 {
     saves::RAX | saves::RCX | if keeps_flags { saves::FLAGS } else { 0 }
 }
 
-/// Leaves the address of a row.
-fn write_row_address(chunk: &mut Chunk, row: Label, scratch: Gpr) {
-    let hole = chunk.asm.address_of(scratch);
-    chunk.asm.use_label(hole, row);
-    chunk.asm.store(offset::SAVED_RDX, scratch);
+/// Restores what [`saved`] says.
+pub(super) fn write_restore(chunk: &mut Chunk, saved: u8) {
+    if saved & saves::FLAGS != 0 {
+        probe::restore_flags(&mut chunk.asm);
+    }
+    chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+    chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
 }
 
-/// `and ecx, SLOT_MASK`
-fn write_slot(chunk: &mut Chunk) {
-    chunk.asm.bytes(&[0x81, 0xe1]);
-    chunk.asm.bytes(&SLOT_MASK.to_le_bytes());
+/// Makes a return by looking its address up; `rax` is saved.
+fn write_slow_return(chunk: &mut Chunk, n_bytes: i32, keeps_flags: bool) {
+    chunk.asm.bytes(&[0x48, 0x8b, 0x04, 0x24]); // mov rax, [rsp]
+    chunk.asm.advance(Gpr::RSP, n_bytes);
+    chunk.begin_run(kind::FORWARD, Original(0), saves::RAX, [9, 0, 0, 0]);
+    chunk.asm.store(offset::TARGET, Gpr::RAX);
+    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+    if keeps_flags {
+        probe::save_flags(&mut chunk.asm);
+    }
+    let hole = chunk.asm.jump();
+    chunk.refer(hole, Destination::Stub(Stub::Land));
+}
+
+/// The stub that finds where a return leads, and has the return table remember that:
+///
+/// ```text
+///     for each cluster:
+///         rax = target - cluster.lo - 1
+///         if rax >= cluster.span: on to the next one
+///         mov rcx, cluster.map
+///         mov eax, [rcx + rax * 4]
+///         mov ecx, eax
+///         shr ecx, 30
+///         cmp ecx, 1
+///         jne look up                         not behind a call, or that has no copy
+///         and eax, LANDING - 1
+///         add rax, cluster.copy_base
+///         mov gs:[twin], rax
+///         rcx = (rax - target) << 32 | target >> 16
+///         movzx eax, word gs:[target]
+///         mov gs:[rax * 8 + RETURNS], rcx
+///         restore all; jmp gs:[twin]
+///     jmp look up
+/// ```
+pub(crate) fn write_land_stub(chunk: &mut Chunk, look_up: u32) -> u32 {
+    let start = chunk.position();
+    chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
+    let asm = &mut chunk.asm;
+    for cluster in 0..N_CLUSTERS {
+        let field = |at: usize| offset::cluster(cluster) + at as u32;
+        asm.load(Gpr::RAX, offset::TARGET);
+        asm.subtract(Gpr::RAX, field(offset_of!(Cluster, lo)));
+        asm.advance(Gpr::RAX, -1);
+        asm.compare(Gpr::RAX, field(offset_of!(Cluster, span)));
+        let not_here = asm.jump_if(Condition::AE);
+        asm.load(Gpr::RCX, field(offset_of!(Cluster, map)));
+        asm.load_map_entry(Gpr::RCX);
+        asm.bytes(&[0x89, 0xc1]); // mov ecx, eax
+        asm.bytes(&[0xc1, 0xe9, LANDING.ilog2() as u8]); // shr ecx, 30
+        asm.bytes(&[0x83, 0xf9, 0x01]); // cmp ecx, 1
+        let unknown = asm.jump_if(Condition::NZ);
+        asm.set_displacement(unknown, look_up);
+        asm.code.push(0x25); // and eax, LANDING - 1
+        asm.bytes(&(LANDING - 1).to_le_bytes());
+        asm.add(Gpr::RAX, field(offset_of!(Cluster, copy_base)));
+        asm.store(offset::TWIN, Gpr::RAX);
+        asm.subtract(Gpr::RAX, offset::TARGET);
+        asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
+        asm.load(Gpr::RCX, offset::TARGET);
+        asm.bytes(&[0x48, 0xc1, 0xe9, 0x10]); // shr rcx, 16
+        asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
+        asm.bytes(&[0x65, 0x0f, 0xb7, 0x04, 0x25]); // movzx eax, word gs:[target]
+        asm.bytes(&offset::TARGET.to_le_bytes());
+        asm.bytes(&[0x65, 0x48, 0x89, 0x0c, 0xc5]); // mov gs:[rax * 8 + RETURNS], rcx
+        asm.bytes(&RETURNS.to_le_bytes());
+        probe::restore_all(asm);
+        asm.jump_through(offset::TWIN);
+        let next = asm.position();
+        asm.set_displacement(not_here, next);
+    }
+    let hole = asm.jump();
+    asm.set_displacement(hole, look_up);
+    start
 }

@@ -15,6 +15,7 @@ pub(super) struct Index<'a> {
     pub copy: &'a ModuleCopy,
     pub code: &'a [u8],
     leaders: FxHashMap<Original, Leader>,
+    landings: FxHashMap<Original, u32>,
 }
 
 /// The copy of a block.
@@ -42,6 +43,10 @@ impl<'a> Index<'a> {
                 return Err(error(entry.original, Fault::TwoTwins));
             }
         }
+        let landings: FxHashMap<Original, u32> = copy.landings.iter().copied().collect();
+        if let Some(&(last_byte, _)) = copy.landings.iter().find(|_| landings.len() != copy.landings.len()) {
+            return Err(error(last_byte.0, Fault::TwoTwins));
+        }
         let mut leaders = FxHashMap::default();
         let mut lengths = 0;
         for (index, stretch) in copy.stretches.iter().enumerate() {
@@ -54,7 +59,7 @@ impl<'a> Index<'a> {
         let starts_at_zero = copy.runs.first().is_some_and(|run| run.copy == 0);
         let is_sorted = copy.runs.is_sorted_by(|a, b| a.copy < b.copy);
         if starts_at_zero && is_sorted && lengths as usize == copy.lengths.len() {
-            Ok(Index { copy, code, leaders })
+            Ok(Index { copy, code, leaders, landings })
         } else {
             Err(error(0, Fault::Runs))
         }
@@ -66,6 +71,11 @@ impl<'a> Index<'a> {
 
     pub fn n_leaders(&self) -> usize {
         self.leaders.len()
+    }
+
+    /// Where the return of the call leads whose return address this is.
+    pub fn landing(&self, next: Original) -> Option<u32> {
+        self.landings.get(&Original(next.0.checked_sub(1)?)).copied()
     }
 
     /// The rule for an address in the copy.

@@ -10,6 +10,16 @@ use crate::chunk::Original;
 pub(super) fn is_right(run: &Run, into: u32, state: &State) -> bool {
     let original = Original(run.original);
     let mut recovered = *state;
+    // These two are taken back or on to where another rule holds, which is walked through, too.
+    match run.kind {
+        kind::CALLED => return into == 0 && run.original == 0 && state.exact.called.is_some(),
+        kind::RETURNING => {
+            undo(&mut recovered, run.saves, &[0; 4], into);
+            return state.exact.returning == Some(u64::from(run.original)) && recovered.is_restored();
+        }
+        _ if state.exact.called.is_some() || state.exact.returning.is_some() => return false,
+        _ => {}
+    }
     let arrives = match run.kind {
         kind::STRAIGHT => Value::Address(Original(run.original.wrapping_add(into))),
         kind::PROBE => {

@@ -44,19 +44,21 @@ impl Pending {
         let (expected, point) = match *self {
             Pending::Call { next, target } => (next, Point::At(target)),
             Pending::PushNext { next } => (next, Point::At(next)),
-            Pending::Indirect { change: Change::Push(next), .. } if state.registers[RAX] == Value::Target => {
+            Pending::Indirect { change: Change::Push(next), .. }
+                if [state.registers[RAX], state.fields.target].contains(&Value::Target) =>
+            {
                 (next, Point::Target)
             }
             _ => return None,
         };
-        state.exact.pushed = Some(literal);
+        state.exact.has_moved = true;
         self.go(state, literal == expected, point)
     }
 
     /// The stack pointer moves up.
     pub fn drop(&self, state: &mut State, n_bytes: u64) -> Option<()> {
         let Pending::Indirect { change: Change::Drop(expected), .. } = *self else { return None };
-        state.exact.dropped = Some(n_bytes);
+        state.exact.has_moved = true;
         self.go(state, n_bytes == expected && state.registers[RAX] == Value::Target, Point::Target)
     }
 
@@ -85,6 +87,19 @@ impl Pending {
     pub fn next_of_system_call(&self) -> Option<(Original, Needs)> {
         match *self {
             Pending::SystemCall { next, live } => Some((next, live)),
+            _ => None,
+        }
+    }
+
+    /// Whether it pushes a return address.
+    pub fn is_call(&self) -> bool {
+        matches!(self, Pending::Call { .. } | Pending::Indirect { change: Change::Push(_), .. })
+    }
+
+    /// Bytes that a return takes off the stack.
+    pub fn dropped(&self) -> Option<u64> {
+        match *self {
+            Pending::Indirect { change: Change::Drop(n_bytes), .. } => Some(n_bytes),
             _ => None,
         }
     }

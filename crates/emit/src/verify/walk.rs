@@ -42,8 +42,9 @@ pub(super) struct Walker<'a, 'data> {
     pub duties: Duties,
     /// Entries of the list of cells that have been found to be used.
     pub n_listed: usize,
-    /// Where the return of the last call leads, as it has noted it.
-    pub noted: Option<u32>,
+    /// The row that the last jump through a table has left.
+    pub row: Option<u32>,
+    pub n_landings: usize,
 }
 
 /// What a walk is about.
@@ -93,7 +94,8 @@ impl<'a, 'data> Walker<'a, 'data> {
             cells,
             duties: Duties::default(),
             n_listed: 0,
-            noted: None,
+            row: None,
+            n_landings: 0,
         }
     }
 
@@ -139,6 +141,9 @@ impl<'a, 'data> Walker<'a, 'data> {
             return Err(error(unchecked, Fault::Unchecked { at }));
         }
         if self.n_blocks != self.index.n_leaders() || self.n_insns != self.index.copy.lengths.len() {
+            return Err(error(Original(0), Fault::StrayTwin));
+        }
+        if self.n_landings != self.index.copy.landings.len() {
             return Err(error(Original(0), Fault::StrayTwin));
         }
         if self.n_listed != self.cells.len() {
@@ -189,7 +194,7 @@ impl<'a, 'data> Walker<'a, 'data> {
             self.check_recovery(at, &state)?;
             let insn = body::decode(self.index, at).ok_or(Fault::Probe { at })?;
             self.visit(at, insn.len());
-            if matches!(insn.code(), Code::Push_rm64 | Code::Mov_r64_rm64) && insn.memory_base() == Register::RIP {
+            if insn.code() == Code::Push_rm64 && insn.memory_base() == Register::RIP {
                 self.visit(offset_of(insn.memory_displacement64()), 8);
             }
             let next = at + insn.len() as u32;

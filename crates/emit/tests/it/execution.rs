@@ -6,7 +6,7 @@ use std::process::Command;
 use emit::{ModuleCopy, Options, Position, Probe};
 use flow::{ModuleFlow, Sequential, Transfer};
 use image::{Image, Svma};
-use wire::clusters::LEADER;
+use wire::clusters::{LANDING, LEADER};
 use wire::recovery::Run;
 use wire::sample::EndReason;
 use wire::thread::offset;
@@ -57,8 +57,10 @@ pub fn place(copy: &ModuleCopy) -> Placed {
         let value = entry.copy | if entry.is_leader { LEADER } else { 0 };
         [entry.original.to_le_bytes(), value.to_le_bytes()]
     });
+    let landings =
+        copy.landings().flat_map(|(last_byte, place)| [last_byte.to_le_bytes(), (place | LANDING).to_le_bytes()]);
     let runs = copy.runs().iter().flat_map(run_bytes).collect();
-    Placed { code, entries: entries.flatten().collect(), runs }
+    Placed { code, entries: landings.chain(entries).flatten().collect(), runs }
 }
 
 /// What the program printed, and the records of its last burst.

@@ -38,12 +38,13 @@ struct Layout {
     cell_uses_end: usize,
 }
 
-const HEADER_WORDS: usize = 16;
+const HEADER_WORDS: usize = 17;
 const COUNTERS: usize = 9 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
 const STRETCH_BYTES: usize = 16;
 const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
+const LANDING_BYTES: usize = 8;
 
 impl Layout {
     fn of(bytes: &[u8]) -> Layout {
@@ -148,6 +149,20 @@ fn every_cell_matters() {
         for at in (cell_uses..cell_uses_end).step_by(CELL_BYTES) {
             assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "{counting:?}: kind of the cell at {at:#x}");
             assert!(subject.is_noticed(|bytes| bytes[at + 4] ^= 1), "{counting:?}: address of the cell at {at:#x}");
+        }
+    }
+}
+
+#[test]
+fn every_landing_matters() {
+    let file = assemble(&counted());
+    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths] {
+        let subject = Subject::new(&file, Probe::Exact(counting));
+        let start = subject.layout.cell_uses_end;
+        let landings = (start..start + subject.copy().landings().count() * LANDING_BYTES).step_by(4);
+        assert!(landings.len() > 2, "{counting:?}");
+        for at in landings {
+            assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "{counting:?}: landing at {at:#x}");
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use wire::exact::{CELLS, RETURNS, SLOT_MASK};
+use wire::exact::{CELLS, FRAME_MASK, FRAMES};
 use wire::recovery::{Run, kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
@@ -54,13 +54,11 @@ impl Code {
         self.bytes(&[0x48, 0xb8]).bytes(&value.to_le_bytes())
     }
 
-    fn set_rcx(&mut self, value: u64) -> &mut Code {
-        self.bytes(&[0x48, 0xb9]).bytes(&value.to_le_bytes())
-    }
-
-    /// Stores `rcx` in the entry of the return table for the slot in `rax`.
-    fn note_rcx(&mut self, field: u32) -> &mut Code {
-        self.bytes(&[0x65, 0x48, 0x89, 0x0c, 0x85]).bytes(&(RETURNS + field).to_le_bytes())
+    /// An instruction with `reg` and the frame in the entry that the stack pointer chooses; `rax` chooses it.
+    fn at_frame(&mut self, opcode: u8, reg: u8) -> &mut Code {
+        // mov eax, esp; and eax, FRAME_MASK
+        self.bytes(&[0x89, 0xe0, 0x25]).bytes(&FRAME_MASK.to_le_bytes());
+        self.bytes(&[0x65, 0x48, opcode, 0x04 | reg << 3, 0x45]).bytes(&(FRAMES + 8).to_le_bytes())
     }
 
     pub fn jump(&mut self, opcode: &[u8], to: usize) -> &mut Code {
@@ -78,6 +76,8 @@ pub struct ExactCopy {
     pub runs: Vec<Run>,
     /// Original, offset of the twin, whether it starts a block.
     pub twins: Vec<(u32, u32, bool)>,
+    /// Last byte of a call, offset of what its return leads to.
+    pub landings: Vec<(u32, u32)>,
 }
 
 impl ExactCopy {
@@ -119,6 +119,12 @@ impl ExactCopy {
         self.code.at_area(&[0x48, 0x01], 0x04, CELLS + 8 * cell, &[]).load_rax(offset::SAVED_RAX);
     }
 
+    /// A jump inside the copy.
+    pub fn jump(&mut self, original: u32, to: usize) {
+        self.run(original, kind::PROBE, 0, [0; 4]);
+        self.code.jump(&[0xe9], to);
+    }
+
     /// A jump if not zero.
     pub fn jump_if_not_zero(&mut self, original: u32, to: usize) {
         self.run(original, kind::PROBE, 0, [0; 4]);
@@ -134,22 +140,25 @@ impl ExactCopy {
         self.go_to_gate(EndReason::NoCopy);
     }
 
-    /// `call *(%rbx)`, which notes that its return leads to `twin`.
-    pub fn call_at_rbx(&mut self, original: u32, twin: u64) {
+    /// `call *(%rbx)`, which leaves its frame for when it has returned.
+    pub fn call_at_rbx(&mut self, original: u32) {
         let return_address = self.base + u64::from(original) + 2;
         self.run(original, kind::PROBE, saves::RAX | saves::RCX, [9, 18, 0, 0]);
         self.code.store_rax(offset::SAVED_RAX).at_area(&[0x48, 0x89], 0x0c, offset::SAVED_RCX, &[]);
-        // lea rax, [rsp - 8]; and eax, SLOT_MASK
-        self.code.bytes(&[0x48, 0x8d, 0x44, 0x24, 0xf8, 0x25]).bytes(&SLOT_MASK.to_le_bytes());
-        // lea rcx, [rsp + rcx - 8]
-        self.code.set_rcx(return_address).bytes(&[0x48, 0x8d, 0x4c, 0x0c, 0xf8]).note_rcx(0);
-        self.code.set_rcx(twin).note_rcx(8);
-        self.code.at_area(&[0x48, 0x8b], 0x0c, offset::FRAME, &[]).note_rcx(16);
+        self.code.at_area(&[0x48, 0x8b], 0x0c, offset::FRAME, &[]).at_frame(0x89, 1);
         self.code.at_area(&[0x48, 0x8b], 0x0c, offset::SAVED_RCX, &[]);
         self.code.bytes(&[0x48, 0x8b, 0x03]).store_rax(offset::TARGET);
         self.code.set_rax(return_address).bytes(&[0x50]);
         self.run(0, kind::EXIT, 0, [0; 4]);
         self.go_to_gate(EndReason::NoCopy);
+    }
+
+    /// Where the return of a call leads that returns to `original`: takes its frame.
+    pub fn land(&mut self, original: u32) {
+        self.landings.push((original - 1, self.code.0.len() as u32));
+        self.run(original, kind::PROBE, saves::RAX, [9, 0, 0, 0]);
+        self.code.store_rax(offset::SAVED_RAX).at_frame(0x8b, 0).store_rax(offset::FRAME);
+        self.code.load_rax(offset::SAVED_RAX);
     }
 
     /// `syscall`, of a call that copies do not make.

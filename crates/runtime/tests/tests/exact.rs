@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use strobe_runtime_tests::agent::{Agent, Copies, Process, Settings};
 use strobe_runtime_tests::copy::{ExactCopy, Symbols};
 use strobe_runtime_tests::{compare, compile, run_natively, run_under};
+use wire::clusters::LANDING;
 use wire::control::NativeReason;
 
 /// Cells of the copies.
@@ -14,8 +15,10 @@ const CALLS: u32 = 2;
 const FORKS: u32 = 3;
 const UNMAPS: u32 = 4;
 const PATHS: u32 = 5;
-/// Bytes of a call and of the start of a path.
-const CALL_BYTES: u64 = 162;
+/// Bytes of a landing, a jump, and the start of a path.
+const LAND_BYTES: usize = 43;
+const JUMP_BYTES: usize = 5;
+const START_BYTES: usize = 12;
 /// What a path register holds over calls.
 const PATH: u32 = 7;
 
@@ -53,12 +56,14 @@ fn fill(copies: &mut Copies<'_>) {
     let again = copy.twin(caller + 4, true);
     copy.start_path(caller + 4, PATH);
     copy.straight(caller + 4, &[0x48, 0x8b, 0x7b, 0x08, 0x48, 0x8b, 0x73, 0x10, 0x48, 0x8b, 0x53, 0x18]);
-    let return_site = copies.cluster.copy_base + copy.code.0.len() as u64 + CALL_BYTES;
-    copy.call_at_rbx(caller + 16, return_site);
-    // Only returns that were not noted come by the map, and then the path is lost.
+    copy.call_at_rbx(caller + 16);
+    let behind = copy.code.0.len() + LAND_BYTES + JUMP_BYTES + START_BYTES;
+    copy.land(caller + 18);
+    copy.jump(caller + 18, behind);
+    // What does not return comes by the map, and then the path is lost.
     copy.twin(caller + 18, true);
     copy.start_path(caller + 18, 0);
-    assert_eq!(copies.cluster.copy_base + copy.code.0.len() as u64, return_site);
+    assert_eq!(copy.code.0.len(), behind);
     copy.add_path(caller + 18, PATHS);
     copy.count(caller + 18, CALLS);
     copy.straight(caller + 18, &[0x48, 0x89, 0x43, 0x28, 0x48, 0xff, 0x4b, 0x20]);
@@ -98,6 +103,9 @@ fn fill(copies: &mut Copies<'_>) {
 
     copies.write(0, &copy.code.0);
     copies.module(copies.cluster.lo, copy.code.0.len() as u64, &copy.runs);
+    for &(last_byte, place) in &copy.landings {
+        copies.map(copies.cluster.lo + u64::from(last_byte), place | LANDING, false);
+    }
     for &(original, twin, is_leader) in &copy.twins {
         copies.map(copies.cluster.lo + u64::from(original), twin, is_leader);
     }

@@ -3,7 +3,7 @@
 #[path = "../../src/recover.rs"]
 mod recover;
 
-use recover::{Machine, Place, Scratch, recover};
+use recover::{Machine, Place, Scratch, recover, settled};
 use wire::recovery::{Run, kind, saves};
 
 const COPY: u64 = 0x10_0000;
@@ -77,6 +77,15 @@ fn system_calls_leave_their_own_return_address_behind() {
     let after = [Run { saves: saves::RAX, save_end: [9, 0, 0, 0], ..run(0, 0x62, kind::AFTER_SYSTEM_CALL) }];
     check(&after, 0, Some(Machine { rip: BASE + 0x62, rcx: BASE + 0x62, ..machine(0) }));
     check(&after, 9, Some(Machine { rip: BASE + 0x62, rcx: BASE + 0x62, rax: 0xa, ..machine(0) }));
+}
+
+#[test]
+fn calls_are_taken_back_and_returns_are_made() {
+    let on_stack = COPY + 0x505;
+    let called = settled(&machine(0), &SCRATCH, &run(0, 0, kind::CALLED), on_stack);
+    assert_eq!(called, Machine { rip: COPY + 0x500, ..machine(0) });
+    let run = Run { saves: saves::RAX, ..run(0, 8, kind::RETURNING) };
+    assert_eq!(settled(&machine(3), &SCRATCH, &run, on_stack), Machine { rip: on_stack, rax: 0xa, ..machine(3) });
 }
 
 #[test]

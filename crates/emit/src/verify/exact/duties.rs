@@ -14,7 +14,6 @@ use super::cells::Cells;
 use super::paths::{self, Rows};
 use super::state::{Done, Progress};
 use crate::Probe;
-use crate::chunk::Original;
 use crate::exact::{CellKind, Counting};
 use crate::module::Module;
 
@@ -29,8 +28,8 @@ pub(in super::super) struct Duty {
     pub at_row_end: Option<Done>,
     /// Where control is gone, to the gate or to an address that only the thread knows.
     pub gone: Done,
-    /// The return address of a call that notes where its return leads.
-    pub notes: Option<Original>,
+    /// Whether a call must leave the path register for when it has returned.
+    pub leaves_frame: bool,
     /// Whether control goes through a jump table.
     pub by_table: bool,
 }
@@ -42,7 +41,7 @@ impl Duty {
         behind: Some(Done::NOTHING),
         at_row_end: None,
         gone: Done::NOTHING,
-        notes: None,
+        leaves_frame: false,
         by_table: false,
     };
 

@@ -1,7 +1,8 @@
-//! Instructions with an operand relative to `gs:`, in copies that are never left: the path register, cells, return table, path table.
+//! Instructions with an operand relative to `gs:`, in copies that are never left: the path register, cells, return table, frames, path table.
 
 use iced_x86::{Code, Instruction, Register};
-use wire::exact::{MAX_PATH_ENTRIES, PATHS, PathEntry as TableEntry, RETURNS, ReturnEntry, SLOT_SCALE};
+use wire::clusters::{Cluster, N_CLUSTERS};
+use wire::exact::{FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATHS, PathEntry as TableEntry, RETURNS};
 use wire::thread::offset;
 
 use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
@@ -18,15 +19,17 @@ enum Field {
     Cell(u32),
     /// The cell with this number plus the path register.
     PathCell(i64, Frame),
-    /// Of the entry of the return table that the slot chooses.
-    Return(u32),
+    /// The entry of the return table that the return address chooses.
+    Return,
+    /// Of the entry of the frames that the stack pointer chooses.
+    Frame(u32),
     /// Of the entry of the path table that `rdx` chooses.
     Path(u32),
 }
 
-const RETURN_KEY: u32 = std::mem::offset_of!(ReturnEntry, key) as u32;
-const RETURN_TWIN: u32 = std::mem::offset_of!(ReturnEntry, twin) as u32;
-const RETURN_FRAME: u32 = std::mem::offset_of!(ReturnEntry, frame) as u32;
+const FRAME_KEY: u32 = std::mem::offset_of!(FrameEntry, key) as u32;
+const FRAME_VALUE: u32 = std::mem::offset_of!(FrameEntry, frame) as u32;
+const RSP: usize = 4;
 const PATH_KEY: u32 = std::mem::offset_of!(TableEntry, key) as u32;
 const PATH_COUNT: u32 = std::mem::offset_of!(TableEntry, count) as u32;
 
@@ -42,9 +45,13 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
         Code::Mov_r32_rm32 => {
             state.registers[register(0)?] = Value::Exact(match field {
                 Field::Header(offset::FRAME) => Known::Frame(state.exact.done.frame),
-                Field::Return(RETURN_FRAME) if state.exact.is_noted => Known::NotedFrame,
+                Field::Frame(FRAME_VALUE) if state.exact.is_same => Known::LeftFrame,
                 _ => return None,
             });
+        }
+        Code::Movzx_r32_rm16 if field == Field::Header(offset::TARGET) => {
+            (state.fields.target == Value::Target).then_some(())?;
+            state.registers[register(0)?] = Value::Exact(Known::ReturnIndex);
         }
         Code::Movsxd_r64_rm32 if field == Field::Header(offset::FRAME) => {
             state.registers[register(0)?] = Value::Exact(Known::SignedFrame(state.exact.done.frame));
@@ -72,7 +79,8 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
         (Register::None, Register::None) => Some(Field::Cell(u32::try_from(cell_at(displacement)?).ok()?)),
         (Register::None, index) => match (value(index)?, scale) {
             (Known::SignedFrame(frame), 8) => Some(Field::PathCell(cell_at(displacement)?, frame)),
-            (Known::Slot, SLOT_SCALE) => within(RETURNS).map(Field::Return),
+            (Known::FrameSlot, FRAME_SCALE) => within(FRAMES).map(Field::Frame),
+            (Known::ReturnIndex, 8) if displacement == i64::from(RETURNS) => Some(Field::Return),
             _ => None,
         },
         (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => within(PATHS).map(Field::Path),
@@ -94,13 +102,10 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
         (Field::Cell(cell), Value::Target) => {
             exact.claim.take_if(|claim| claim.cell == cell && claim.has_twin)?;
         }
-        (Field::Return(RETURN_KEY), Value::Exact(Known::Key(address))) if exact.note.key.is_none() => {
-            exact.note.key = Some(address);
-        }
-        (Field::Return(RETURN_TWIN), Value::Exact(Known::Place(twin))) if exact.note.twin.is_none() => {
-            exact.note.twin = Some(twin);
-        }
-        (Field::Header(offset::TWIN), twin @ Value::Exact(Known::Place(_) | Known::NotedTwin | Known::TableTwin)) => {
+        // The key comes last.
+        (Field::Frame(FRAME_KEY), Value::Program) if from == RSP && exact.left.has_frame => exact.left.has_key = true,
+        (Field::Return, Value::Exact(Known::NewReturnEntry)) => {}
+        (Field::Header(offset::TWIN), twin @ Value::Exact(Known::Place(_) | Known::Landing | Known::TableTwin)) => {
             state.fields.twin = twin;
         }
         (Field::Header(offset::SAVED_RDX), row @ Value::Exact(Known::Place(_))) => state.fields.saved_rdx = row,
@@ -111,8 +116,9 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
 
 fn load(state: &State, field: Field) -> Option<Value> {
     Some(match field {
+        Field::Cell(cell) if state.exact.remembered.is_some_and(|remembered| remembered + 1 == cell) => Value::Twin,
         Field::Cell(cell) => Value::Exact(Known::Count(cell)),
-        Field::Return(RETURN_TWIN) if state.exact.is_noted => Value::Exact(Known::NotedTwin),
+        Field::Return => Value::Exact(Known::ReturnEntry),
         Field::Path(PATH_KEY) => Value::Exact(Known::EntryKey),
         Field::Header(offset::TWIN) if state.fields.twin == Value::Twin => Value::Twin,
         Field::Header(offset::SAVED_RDX) if state.fields.saved_rdx == Value::Exact(Known::Row) => {
@@ -129,8 +135,10 @@ fn store_low(state: &mut State, field: Field, from: usize) -> Option<()> {
     let exact = &mut state.exact;
     match (field, value) {
         (Field::Header(offset::FRAME), Known::Frame(frame)) => exact.done.frame = frame,
-        (Field::Header(offset::FRAME), Known::NotedFrame) => exact.done.frame = Frame::Noted,
-        (Field::Return(RETURN_FRAME), Known::Frame(Frame::Kept(0))) => exact.note.has_frame = true,
+        (Field::Header(offset::FRAME), Known::LeftFrame) if exact.done.frame == Frame::Foreign => {
+            exact.done.frame = Frame::Kept(0);
+        }
+        (Field::Frame(FRAME_VALUE), Known::Frame(Frame::Kept(0))) => exact.left.has_frame = true,
         _ => return None,
     }
     Some(())
@@ -156,8 +164,26 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
             state.exact.done.frame = Frame::PlusRow(index);
             return Some(Flags::Junk);
         }
-        (Code::Cmp_r64_rm64, Field::Return(RETURN_KEY)) if first == Some(Value::Exact(Known::TargetKey)) => {
-            Outcome::SameReturn
+        (Code::Cmp_r64_rm64, Field::Frame(FRAME_KEY)) if insn.op0_register() == Register::RSP => Outcome::SameFrame,
+        (Code::Sub_r64_rm64, Field::Header(offset::TARGET)) if rax == Value::Exact(Known::Landing) => {
+            (insn.op0_register() == Register::RAX && state.fields.target == Value::Target).then_some(())?;
+            state.registers[RAX] = Value::Exact(Known::LandingDistance);
+            return Some(Flags::Junk);
+        }
+        (Code::Cmp_r64_rm64 | Code::Add_r64_rm64, Field::Header(at)) if insn.op0_register() == Register::RAX => {
+            match (rax, insn.code()) {
+                (Value::Exact(Known::LastByteOffset(cluster)), Code::Cmp_r64_rm64) => {
+                    let is_span = at == offset::cluster(cluster) + std::mem::offset_of!(Cluster, span) as u32;
+                    is_span.then_some(Outcome::LastByteSpan(cluster))?
+                }
+                (Value::Exact(Known::LandingOffset(cluster)), Code::Add_r64_rm64) => {
+                    let base = offset::cluster(cluster) + std::mem::offset_of!(Cluster, copy_base) as u32;
+                    (at == base && cluster < N_CLUSTERS).then_some(())?;
+                    state.registers[RAX] = Value::Exact(Known::Landing);
+                    return Some(Flags::Junk);
+                }
+                _ => return None,
+            }
         }
         (Code::Cmp_r64_rm64, Field::Cell(cell)) if first == Some(Value::Target) && is_own(cell) => {
             Outcome::Remembered(cell)
@@ -213,12 +239,9 @@ fn jump(state: &mut State, field: Field) -> Option<Step> {
         }
         Field::Header(offset::TWIN) => match state.fields.twin {
             Value::Exact(Known::Place(place)) => return back(state).map(|()| Step::Back(place)),
-            Value::Exact(Known::NotedTwin | Known::TableTwin) => state.point == Point::Target,
+            Value::Exact(Known::Landing | Known::TableTwin) => state.point == Point::Target,
             _ => return None,
         },
-        Field::Cell(cell) => {
-            state.point == Point::Target && state.exact.remembered.is_some_and(|remembered| remembered + 1 == cell)
-        }
         _ => false,
     };
     (is_gone && state.is_restored()).then_some(Step::Gone)

@@ -5,8 +5,11 @@
 //! * **Counting** ([`duties`], [`paths`]). For every edge and every way to arrive at a block it is worked out what must be done: which cells go
 //!   up, how the path register changes, which path ends. A walk notes what is done ([`state::Done`]), and the two must be the same. That
 //!   what edges must do adds up to numbers of paths is shown by [`flow::paths::verify`].
-//! * **Return table.** What a call notes must have the key of the return address that it has pushed, and the place that it notes is walked from,
-//!   with the state of the program at the return site. A return takes frame and twin from an entry only after its key was the right one.
+//! * **Calls** leave the address of the copy on the stack for one instruction, which makes it the original return address of the call. The
+//!   landing that the map will have for it is walked from, with the state of the program at the return site. A return replaces the address on the
+//!   stack only by what the return table says about that address, and entries are only made of what the map says.
+//! * **Frames.** What a call leaves has its stack pointer for a key, and a landing takes it only if it has that key; else it arrives like
+//!   any other.
 //! * **Remembered targets** are used only after a comparison, and written only by whoever has taken the first cell, twin first.
 //! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that [`fields`] knows. All else is refused, so
 //!   that nothing else is written.

@@ -1,7 +1,5 @@
 //! Abstract values of copies that are never left, and what a walk through them has done.
 
-use crate::chunk::Original;
-
 /// What a register or field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Known {
@@ -9,17 +7,29 @@ pub(in super::super) enum Known {
     Place(u32),
     Zero,
     One,
-    /// The low half of the address of the return address on the stack: where a call has pushed it, or a return has taken it from.
-    SlotAddress,
-    /// The bits of it that choose the entry of the return table.
-    Slot,
-    /// The key of a call that has pushed this return address.
-    Key(Original),
-    /// The key of a return.
-    TargetKey,
-    /// What an entry of the return table with the right key holds.
-    NotedTwin,
-    NotedFrame,
+    /// The low half of the stack pointer, and the bits of it that choose the entry of the frames.
+    StackAddress,
+    FrameSlot,
+    /// What an entry of the frames with the right key holds.
+    LeftFrame,
+    /// The low bits of a return address: which entry of the return table is its; the entry, and what it says about the distance.
+    ReturnIndex,
+    ReturnEntry,
+    ReturnDistance,
+    /// From the target of a return to where it leads: the offset of the byte before in the cluster, the entry of the map, its upper bits, the
+    /// entry known to be a landing, and what it says.
+    LastByteOffset(usize),
+    LandingEntry(usize),
+    EntryCopy(usize),
+    EntryKind(usize),
+    FoundLanding(usize),
+    LandingOffset(usize),
+    Landing,
+    /// From that to a new entry of the return table.
+    LandingDistance,
+    HighDistance,
+    ReturnTag,
+    NewReturnEntry,
     /// Where jumps through tables arrive at the target's twin.
     TableTwin,
     /// The count of this cell, and one more.
@@ -50,8 +60,14 @@ pub(in super::super) enum Known {
 /// What flags tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Outcome {
-    /// Zero: the entry of the return table is that of the call.
+    /// Zero: the entry of the return table is that of the return address.
     SameReturn,
+    /// Zero: the entry of the frames is that of the stack pointer.
+    SameFrame,
+    /// Below: the last byte of the call is in the cluster.
+    LastByteSpan(usize),
+    /// Zero: the entry of the map is that of a landing.
+    HasLanding(usize),
     /// Zero: the cell remembers the target.
     Remembered(u32),
     /// Zero: the cell was free and is taken.
@@ -76,8 +92,8 @@ pub(in super::super) enum Frame {
     /// That, plus what the row of the jump has at this index.
     PlusRow(u32),
     Is(i32),
-    /// What a call has noted.
-    Noted,
+    /// Another function's, after a call.
+    Foreign,
 }
 
 impl Frame {
@@ -85,7 +101,7 @@ impl Frame {
         match self {
             Frame::Kept(before) => Some(Frame::Kept(before.wrapping_add(amount))),
             Frame::Is(before) => Some(Frame::Is(before.wrapping_add(amount))),
-            Frame::PlusRow(_) | Frame::Noted => Some(self).filter(|_| amount == 0),
+            Frame::PlusRow(_) | Frame::Foreign => Some(self).filter(|_| amount == 0),
         }
     }
 }
@@ -127,12 +143,11 @@ impl Done {
     }
 }
 
-/// What a call has noted in the return table.
+/// What a call has left in the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(in super::super) struct Note {
-    pub key: Option<Original>,
-    pub twin: Option<u32>,
+pub(in super::super) struct Left {
     pub has_frame: bool,
+    pub has_key: bool,
 }
 
 /// An entry of the path table on the way to be counted in.
@@ -161,13 +176,15 @@ pub(in super::super) struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Progress {
     pub done: Done,
-    pub note: Note,
-    /// The return address that has been pushed.
-    pub pushed: Option<Original>,
-    /// Bytes that a return has taken off the stack.
-    pub dropped: Option<u64>,
-    /// The key of the return is that of the entry.
-    pub is_noted: bool,
+    pub left: Left,
+    /// Where the call returns to in the copy that has just been made, and has left that on the stack.
+    pub called: Option<u32>,
+    /// Whether the stack pointer has moved.
+    pub has_moved: bool,
+    /// The key of the entry in hand, of the return table or of the frames, is the right one.
+    pub is_same: bool,
+    /// The return address on the stack has been replaced by that of its copy, and this many bytes will be taken off.
+    pub returning: Option<u64>,
     /// The cell remembers the target.
     pub remembered: Option<u32>,
     pub claim: Option<Claim>,
@@ -184,10 +201,11 @@ impl Default for Progress {
     fn default() -> Progress {
         Progress {
             done: Done::NOTHING,
-            note: Note::default(),
-            pushed: None,
-            dropped: None,
-            is_noted: false,
+            left: Left::default(),
+            called: None,
+            has_moved: false,
+            is_same: false,
+            returning: None,
             remembered: None,
             claim: None,
             entry: PathEntry::Unknown,

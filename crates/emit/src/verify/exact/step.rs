@@ -1,10 +1,11 @@
 //! Instructions without an operand relative to `gs:`, in copies that are never left.
 
 use iced_x86::{Code, Instruction, Register};
-use wire::exact::{N_PATH_ENTRIES, PathEntry as TableEntry, SLOT_MASK};
+use wire::clusters::LANDING;
+use wire::exact::{FRAME_MASK, N_PATH_ENTRIES, PathEntry as TableEntry};
 
 use super::super::SAMPLE;
-use super::super::index::{Index, offset_of, original_at};
+use super::super::index::{Index, address_of, offset_of, original_at};
 use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
@@ -38,10 +39,13 @@ pub(in super::super) fn step(
     }
     let value = match insn.code() {
         Code::Jne_rel32_64 | Code::Je_rel32_64 | Code::Jae_rel32_64 => return branch(state, insn),
+        Code::Call_rel32_64 => return call(state, pending, insn),
+        Code::Add_rm64_imm32 => return replace_by_original(index, state, pending, insn),
+        Code::Retnq | Code::Retnq_imm16 => return go_back(state, insn),
         Code::Jmp_rm64 => return jump(index, state, insn),
         Code::Lea_r32_m | Code::Lea_r64_m => address(index, state, insn)?,
-        Code::Mov_r64_rm64 | Code::Mov_r32_rm32 => load(index, state, insn)?,
-        _ => other(state, insn)?,
+        Code::Mov_r64_rm64 | Code::Mov_r32_rm32 => load(state, insn)?,
+        _ => other(state, pending, insn)?,
     };
     if let Some((register, value)) = value {
         state.registers[register] = value;
@@ -69,17 +73,16 @@ fn address(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Chang
     let (base, scaled) = (insn.memory_base(), (insn.memory_index(), insn.memory_index_scale()));
     let is_long = insn.code() == Code::Lea_r64_m;
     let is_plain = scaled.0 == Register::None;
-    let is_slot = state.exact.dropped.is_some_and(|n_bytes| distance == -(n_bytes as i64));
     if base == Register::RIP {
         let place = offset_of(insn.memory_displacement64());
         let is_place = is_long && original_at(insn.memory_displacement64()).is_none();
         return sets(to, Known::Place(place)).filter(|_| is_place && place < index.copy.literals);
     }
     match (base, to) {
-        (Register::RSP, Register::ECX) if is_plain && is_slot => return sets(to, Known::SlotAddress),
-        (Register::RSP, Register::RAX) if scaled == (Register::RAX, 1) && is_slot => {
-            let is_target = state.registers[RAX] == Value::Target && state.fields.target == Value::Target;
-            return sets(to, Known::TargetKey).filter(|_| is_target);
+        (Register::RAX, Register::RAX) if is_plain && is_long && distance == -1 => {
+            if let Value::TargetOffset(cluster) = state.registers[RAX] {
+                return sets(to, Known::LastByteOffset(cluster));
+            }
         }
         (Register::RAX, Register::RAX) if is_plain && is_long && state.registers[RAX] == Value::Twin => {
             let has_tables = index.copy.probe == Probe::Exact(Counting::Paths);
@@ -97,11 +100,10 @@ fn address(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Chang
     }
 }
 
-fn load(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Change> {
+fn load(state: &State, insn: &Instruction) -> Option<Change> {
     let to = insn.op0_register();
-    if insn.memory_base() == Register::RIP && insn.code() == Code::Mov_r64_rm64 {
-        let literal = index.literal(offset_of(insn.memory_displacement64()))?;
-        return Some(Some((to.number(), Value::Address(literal))));
+    if let Some(cluster) = landing_entry(state, insn) {
+        return sets(to, Known::LandingEntry(cluster));
     }
     let is_plain = insn.memory_index() == Register::None && insn.code() == Code::Mov_r32_rm32;
     let at = u32::try_from(insn.memory_displacement64()).ok().filter(|_| is_plain)?;
@@ -113,15 +115,74 @@ fn load(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Change> 
     }
 }
 
+/// `mov eax, [rcx + rax * 4]` at the last byte of a call, which flags still tell to be in the cluster.
+fn landing_entry(state: &State, insn: &Instruction) -> Option<usize> {
+    let Some(Known::LastByteOffset(cluster)) = known(state, insn.memory_index()) else { return None };
+    let operand = (insn.op0_register(), insn.memory_base(), insn.memory_index_scale(), insn.memory_displacement64());
+    let is_entry = insn.code() == Code::Mov_r32_rm32
+        && operand == (Register::EAX, Register::RCX, 4, 0)
+        && state.registers[RCX] == Value::Map(cluster)
+        && state.flags == Flags::Exact(Outcome::LastByteSpan(cluster));
+    is_entry.then_some(cluster)
+}
+
+/// A call to what will put the original return address in place of the one of the copy.
+fn call(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
+    let is_ready = pending.is_call() && matches!(state.point, Point::At(_)) && state.is_restored();
+    (is_ready && state.exact.called.is_none()).then_some(())?;
+    state.exact.called = Some(offset_of(insn.next_ip()));
+    Some(Step::Jump(offset_of(insn.near_branch_target())))
+}
+
+/// `add qword [rsp], original - copy`: the return address is now that of the original.
+fn replace_by_original(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
+    let landing = state.exact.called.take().filter(|_| is_top_of_stack(insn, 0))?;
+    let next = original_at(address_of(landing).wrapping_add(insn.immediate32to64() as u64))?;
+    (index.landing(next) == Some(landing)).then_some(())?;
+    state.flags = Flags::Junk;
+    pending.push(state, next)?;
+    Some(Step::Next)
+}
+
+/// A return to the copy of the return site, which is on the stack.
+fn go_back(state: &State, insn: &Instruction) -> Option<Step> {
+    let extra = if insn.code() == Code::Retnq { 0 } else { u64::from(insn.immediate16()) };
+    let is_there = state.exact.returning == Some(8 + extra);
+    (is_there && state.is_restored()).then_some(Step::Gone)
+}
+
+fn is_top_of_stack(insn: &Instruction, distance: u64) -> bool {
+    insn.memory_base() == Register::RSP
+        && insn.memory_index() == Register::None
+        && insn.memory_displacement64() == distance
+}
+
+/// The return address of the program is on top of the stack, and `rax` is saved.
+fn may_return(state: &State, pending: &Pending) -> bool {
+    let is_saved = state.is_right(RAX, state.fields.saved_rax);
+    pending.dropped().is_some() && matches!(state.point, Point::At(_)) && is_saved
+}
+
 /// Instructions of which there is just one form each.
-fn other(state: &mut State, insn: &Instruction) -> Option<Change> {
+fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Change> {
     let [first, second] = [insn.op0_register(), insn.op1_register()];
     let [rax, rcx, rdx] = [RAX, RCX, RDX].map(|number| state.registers[number]);
     let is = |expected: [Register; 2]| [first, second] == expected;
     let mut outcome = Flags::Junk;
     let change = match insn.code() {
-        Code::Mov_rm32_r32 if is([Register::ECX, Register::ESP]) && state.exact.pushed.is_some() => {
-            return sets(first, Known::SlotAddress);
+        Code::Mov_rm32_r32 if second == Register::ESP && !state.exact.has_moved => {
+            return sets(first, Known::StackAddress);
+        }
+        Code::Mov_rm32_r32 if is([Register::ECX, Register::EAX]) => {
+            let Value::Exact(Known::LandingEntry(cluster)) = rax else { return None };
+            return sets(first, Known::EntryCopy(cluster));
+        }
+        Code::Shr_rm32_imm8 if first == Register::ECX && u32::from(insn.immediate8()) == LANDING.ilog2() => {
+            let Value::Exact(Known::EntryCopy(cluster)) = rcx else { return None };
+            sets(first, Known::EntryKind(cluster))?
+        }
+        Code::Movzx_r32_rm16 if first == Register::EAX && is_top_of_stack(insn, 0) && may_return(state, pending) => {
+            return sets(first, Known::ReturnIndex);
         }
         Code::Mov_r32_imm32 if first == Register::EAX => {
             return sets(first, Known::FunctionKey(insn.immediate32().checked_sub(SAMPLE.first_key)?));
@@ -131,18 +192,30 @@ fn other(state: &mut State, insn: &Instruction) -> Option<Change> {
         }
         Code::Xor_rm32_r32 if is([Register::EAX; 2]) => sets(first, Known::Zero)?,
         Code::And_rm32_imm32 => match known(state, first)? {
-            Known::SlotAddress if insn.immediate32() == SLOT_MASK => sets(first, Known::Slot)?,
+            Known::StackAddress if insn.immediate32() == FRAME_MASK => sets(first, Known::FrameSlot)?,
             Known::NextPathSlot if insn.immediate32() == N_PATH_ENTRIES * ENTRY_BYTES - 1 => {
                 sets(first, Known::PathSlot)?
             }
             _ => return None,
         },
-        Code::Add_rm64_r64 if is([Register::RAX, Register::RSP]) => match rax {
-            Value::Address(next) if state.exact.pushed == Some(next) => sets(first, Known::Key(next))?,
-            _ => return None,
-        },
+        Code::Cmp_r32_rm32 if first == Register::EAX && is_top_of_stack(insn, 2) => {
+            let is_entry = rax == Value::Exact(Known::ReturnEntry) && may_return(state, pending);
+            outcome = is_entry.then_some(Flags::Exact(Outcome::SameReturn))?;
+            None
+        }
+        Code::Sar_rm64_imm8 if first == Register::RAX && insn.immediate8() == 32 => {
+            let is_found = rax == Value::Exact(Known::ReturnEntry) && state.exact.is_same;
+            sets(first, Known::ReturnDistance).filter(|_| is_found)?
+        }
+        Code::Add_rm64_r64 if second == Register::RAX && is_top_of_stack(insn, 0) => {
+            (rax == Value::Exact(Known::ReturnDistance) && may_return(state, pending)).then_some(())?;
+            state.exact.returning = pending.dropped();
+            state.point = Point::Target;
+            None
+        }
         Code::Shl_rm64_imm8 => match (known(state, first)?, insn.immediate8()) {
             (Known::FunctionKey(key), 32) => sets(first, Known::HighKey(key))?,
+            (Known::LandingDistance, 32) => sets(first, Known::HighDistance)?,
             (Known::HashBits, ENTRY_SHIFT) => sets(first, Known::PathSlot)?,
             _ => return None,
         },
@@ -150,11 +223,15 @@ fn other(state: &mut State, insn: &Instruction) -> Option<Change> {
             (Value::Exact(Known::Frame(path)), Value::Exact(Known::HighKey(key))) => {
                 sets(first, Known::PathKey(key, path))?
             }
+            (Value::Exact(Known::ReturnTag), Value::Exact(Known::HighDistance)) => sets(first, Known::NewReturnEntry)?,
             _ => return None,
         },
         Code::Imul_r64_rm64 if is([Register::RDX, Register::RCX]) => {
             let is_key = matches!(rcx, Value::Exact(Known::PathKey(..)));
             sets(first, Known::Hash).filter(|_| is_key && rdx == Value::Exact(Known::Factor))?
+        }
+        Code::Shr_rm64_imm8 if first == Register::RCX && insn.immediate8() == 16 => {
+            sets(first, Known::ReturnTag).filter(|_| rcx == Value::Target)?
         }
         Code::Shr_rm64_imm8 if insn.immediate8() == HASH_SHIFT && known(state, first)? == Known::Hash => {
             sets(first, Known::HashBits)?
@@ -174,6 +251,15 @@ fn other(state: &mut State, insn: &Instruction) -> Option<Change> {
             outcome = Flags::Exact(Outcome::FreeEntry);
             None
         }
+        Code::Cmp_rm32_imm8 if first == Register::ECX && insn.immediate8() == 1 => {
+            let Value::Exact(Known::EntryKind(cluster)) = rcx else { return None };
+            outcome = Flags::Exact(Outcome::HasLanding(cluster));
+            None
+        }
+        Code::And_EAX_imm32 if insn.immediate32() == LANDING - 1 => {
+            let Value::Exact(Known::FoundLanding(cluster)) = rax else { return None };
+            sets(Register::EAX, Known::LandingOffset(cluster))?
+        }
         Code::Test_rm32_r32 if is([Register::EAX; 2]) => {
             let Value::Exact(Known::RowEnd(index)) = rax else { return None };
             let is_same_entry = state.exact.done.frame == Frame::PlusRow(index);
@@ -190,7 +276,11 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
     let Flags::Exact(outcome) = state.flags else { return None };
     let mut taken = *state;
     match (outcome, insn.code()) {
-        (Outcome::SameReturn, Code::Jne_rel32_64) => state.exact.is_noted = true,
+        (Outcome::SameReturn | Outcome::SameFrame, Code::Jne_rel32_64) => state.exact.is_same = true,
+        (Outcome::LastByteSpan(_), Code::Jae_rel32_64) => {}
+        (Outcome::HasLanding(cluster), Code::Jne_rel32_64) => {
+            state.registers[RAX] = Value::Exact(Known::FoundLanding(cluster));
+        }
         (Outcome::Remembered(cell), Code::Jne_rel32_64) => state.exact.remembered = Some(cell),
         (Outcome::Taken(cell), Code::Jne_rel32_64) => state.exact.claim = Some(Claim { cell, has_twin: false }),
         (Outcome::SamePath, Code::Je_rel32_64) => taken.exact.entry = PathEntry::Found,

@@ -16,15 +16,21 @@ use super::super::state::{Needs, Point, State, Value};
 use super::super::transfer::{Change, Pending};
 use super::super::walk::{Goal, Task, Walker};
 use super::duties::Duty;
-use super::state::{Done, Frame, Known, Note};
+use super::state::{Done, Frame, Known, Left};
 use super::step::TABLE_ENTRY_BYTES;
 use crate::Probe;
 use crate::chunk::Original;
 use crate::exact::{CellKind, Counting};
 
 impl Walker<'_, '_> {
-    fn has_frame(&self) -> bool {
+    /// Whether blocks have a second entry, for jumps through tables.
+    fn has_table_entries(&self) -> bool {
         self.module.options.probe == Probe::Exact(Counting::Paths)
+    }
+
+    /// Whether the function keeps a path register.
+    fn has_frame(&self) -> bool {
+        self.has_table_entries() && self.duties.skips_arrivals
     }
 
     /// The edge from a block to an address; if there are several, the one of this kind.
@@ -96,7 +102,7 @@ impl Walker<'_, '_> {
 
     /// Walks from where jumps through tables arrive at the block.
     pub(in super::super) fn table_arrival(&mut self, id: BlockId, leader: Leader, state: State) -> Result<(), Fault> {
-        if !self.has_frame() {
+        if !self.has_table_entries() {
             return Ok(());
         }
         let at = leader.record.checked_sub(TABLE_ENTRY_BYTES).ok_or(Fault::NoTwin)?;
@@ -126,14 +132,14 @@ impl Walker<'_, '_> {
             Goal::Nothing
         };
         let next = self.module.original(Svma(site.insn.next_ip()));
-        let notes = self.return_site(id).map(|_| next);
+        let leaves_frame = self.return_site(id).is_some() && self.has_frame();
         let pending = Pending::Call { next, target: self.module.original(target) };
-        let duty = Duty { notes, ..Duty::elsewhere(self.done_at_trap(id)) };
+        let duty = Duty { leaves_frame, ..Duty::elsewhere(self.done_at_trap(id)) };
         let landing = self.walk(site.copy, state, &Task { pending, goal, duty })?;
         if landing.is_none() && goal == Goal::Block {
             return Err(Fault::Transfer { at: site.copy });
         }
-        self.come_back(id, duty)
+        self.come_back(id, next)
     }
 
     /// The block behind a call, if it is copied with the function and the call returns there.
@@ -142,13 +148,19 @@ impl Walker<'_, '_> {
         self.function?.cfg.graph.edge(edge).to.filter(|&to| self.module.is_owned(self.id, to))
     }
 
-    /// Walks from where the return of the call leads, as it was noted, to the return site.
-    fn come_back(&mut self, id: BlockId, duty: Duty) -> Result<(), Fault> {
-        let Some((to, next)) = self.return_site(id).zip(duty.notes) else { return Ok(()) };
-        let at = self.noted.take().ok_or(Fault::NoTwin)?;
+    /// Walks from where the return of the call leads to the return site.
+    fn come_back(&mut self, id: BlockId, next: Original) -> Result<(), Fault> {
+        let Some(to) = self.return_site(id) else { return Ok(()) };
+        let at = self.index.landing(next).ok_or(Fault::NoTwin)?;
+        self.n_landings += 1;
         let function = self.function.ok_or(Fault::NoTwin)?;
-        let state = State::clean(Point::At(next), self.needs_of(function, to));
-        let duty = self.duties.edge_to(self.edge_of_kind(id, EdgeKind::Call), to);
+        let mut state = State::clean(Point::At(next), self.needs_of(function, to));
+        let mut duty = self.duties.edge_to(self.edge_of_kind(id, EdgeKind::Call), to);
+        if self.has_frame() {
+            // Without the caller's frame, it arrives like any other.
+            state.exact.done.frame = Frame::Foreign;
+            duty.before = Some(state.exact.done);
+        }
         let landing = self.walk(at, state, &Task { pending: Pending::Nothing, goal: Goal::Block, duty })?;
         landing.map(drop).ok_or(Fault::Transfer { at })
     }
@@ -168,19 +180,19 @@ impl Walker<'_, '_> {
             Change::None => (Needs::ALL.with_flags(self.passes_flags(id)), function.cfg.graph.out_edges(id).next()),
         };
         let cell = if by_table || !change.has_operand() { None } else { Some(self.target_cell(site.original)?) };
-        let notes = match change {
-            Change::Push(next) => self.return_site(id).map(|_| next),
-            _ => None,
-        };
+        let leaves_frame = matches!(change, Change::Push(_)) && self.return_site(id).is_some() && self.has_frame();
         let pending = Pending::Indirect { insn: *site.insn, base: self.module.base, change, cell };
-        let duty = Duty { notes, by_table, ..Duty::elsewhere(self.duties.done_on(edge)) };
+        let duty = Duty { leaves_frame, by_table, ..Duty::elsewhere(self.duties.done_on(edge)) };
         let state = State::clean(Point::At(site.original), self.with_unseen_flags(live));
         self.walk(site.copy, state, &Task { pending, goal: Goal::Nothing, duty })?;
         if by_table {
             self.check_row(id, site.copy)?;
             self.check_foreign_targets(id, site.copy)?;
         }
-        self.come_back(id, duty)
+        match change {
+            Change::Push(next) => self.come_back(id, next),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a computed jump is known to lead to a function that expects flags.
@@ -215,15 +227,11 @@ impl Walker<'_, '_> {
             _ => task.duty.gone,
         };
         self.check_writes(at, state, &task.duty)?;
-        let mut done = state.exact.done;
-        if state.fields.twin == Value::Exact(Known::NotedTwin) {
-            let frame = if self.has_frame() { Frame::Noted } else { Frame::Kept(0) };
-            if done.frame != frame {
-                return Err(Fault::Counted { at });
-            }
-            done.frame = expected.frame;
+        let lands = state.fields.twin == Value::Exact(Known::Landing) && !state.has_ended;
+        if lands && task.pending.dropped().is_none() {
+            return Err(Fault::Transfer { at });
         }
-        if done != expected {
+        if state.exact.done != expected {
             return Err(Fault::Counted { at });
         }
         self.check_table(at, state, task.duty.by_table)
@@ -234,13 +242,14 @@ impl Walker<'_, '_> {
         let [rax, twin] = [state.registers[0], state.fields.twin];
         let is_table_twin = [rax, twin].contains(&Value::Exact(Known::TableTwin));
         // The second look is the stub's: the target is not where it should be, and is looked up like any other.
-        let must_be = by_table && self.has_frame() && !state.has_ended && state.exact.n_looks == 1 && state.not_in == 0;
+        let must_be =
+            by_table && self.has_table_entries() && !state.has_ended && state.exact.n_looks == 1 && state.not_in == 0;
         if is_table_twin && !by_table || must_be && !is_table_twin {
             return Err(Fault::Transfer { at });
         }
         if is_table_twin && self.duties.rows.is_some() {
             let Value::Exact(Known::Place(row)) = state.fields.saved_rdx else { return Err(Fault::Row { at }) };
-            self.noted = Some(row);
+            self.row = Some(row);
         }
         Ok(())
     }
@@ -258,14 +267,14 @@ impl Walker<'_, '_> {
             let is_table = |&edge: &EdgeId| owner.edge_facts(edge).kind == EdgeKind::JumpTable;
             Some(owner.graph.in_edges(block).iter().any(is_table))
         };
-        let mut foreign = targets.filter(is_foreign).filter(|_| self.has_frame());
+        let mut foreign = targets.filter(is_foreign).filter(|_| self.has_table_entries());
         if foreign.any(|target| is_led_to(target) == Some(true)) { Err(Fault::Transfer { at }) } else { Ok(()) }
     }
 
     /// The row that a jump through a table has left must hold the right numbers.
     fn check_row(&mut self, id: BlockId, at: u32) -> Result<(), Fault> {
         let Some(rows) = &self.duties.rows else { return Ok(()) };
-        let row = self.noted.take().ok_or(Fault::Row { at })?;
+        let row = self.row.take().ok_or(Fault::Row { at })?;
         let bytes = rows.bytes(id);
         let is_data = self.index.run(row).is_some_and(|run| run.kind == kind::NEVER);
         let stored = self.index.code.get(row as usize..).and_then(|code| code.get(..bytes.len()));
@@ -282,16 +291,10 @@ impl Walker<'_, '_> {
         if self.stays() && is_of_burst {
             return Err(Fault::Probe { at });
         }
-        let note = state.exact.note;
-        let expected = match duty.notes {
-            Some(next) => Note { key: Some(next), twin: note.twin, has_frame: self.has_frame() },
-            None => Note::default(),
-        };
-        let is_noted = note == expected && note.twin.is_some() == duty.notes.is_some();
-        if !is_noted || state.exact.claim.is_some() {
+        let expected = Left { has_frame: duty.leaves_frame, has_key: duty.leaves_frame };
+        if state.exact.left != expected || state.exact.claim.is_some() {
             return Err(Fault::Note { at });
         }
-        self.noted = note.twin.or(self.noted);
         Ok(())
     }
 }
