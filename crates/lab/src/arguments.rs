@@ -1,12 +1,17 @@
 //! The command line.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
+use lab::compress::report;
+use lab::compress::stream::{Kind, Stream};
+use lab::compress::synthetic::{self, Zipf};
 use lab::corpus::{self, Data, Size, Workload};
-use lab::{bench, fuzz, pgo};
+use lab::{bench, fuzz, pgo, stratified};
+use sampling::{Expression, Rate, TableSize};
 
 /// Evaluates strobe: corpus, oracle, completeness, speed, fuzzing.
 #[derive(Debug, Parser)]
@@ -23,6 +28,9 @@ const EXAMPLES: &str = "Examples:
   strobe-lab complete --markdown        completeness of control-flow graphs, as a document
   strobe-lab transparency --verify      same output under recording, every trace checked
   strobe-lab pgo sqlite                 what a sampled profile is worth to BOLT and clang
+  strobe-lab stratified                 the Monte Carlo experiments of stratified sampling
+  strobe-lab stream edges --program gcc record 16 million branches of gcc
+  strobe-lab compress target/streams/gcc-edges.zst --expr 'H[P256]2048 A16'
   strobe-lab bench analysis             speed of the analysis against objdump
   strobe-lab fuzz --iterations 100000   damaged files through the real parsers";
 
@@ -61,6 +69,12 @@ pub enum Job {
     },
     /// Optimize programs by sampled, exact and flipped profiles, and compare the results.
     Pgo(PgoArguments),
+    /// Repeat the Monte Carlo experiments of stratified sampling (claims S1 and S2).
+    Stratified(StratifiedArguments),
+    /// Record events of programs for `compress`, from a valgrind trace.
+    Stream(StreamArguments),
+    /// Replay event streams through stream compressors; errors and messages as they go (claims S3 to S9).
+    Compress(CompressArguments),
     /// Measure speed and memory.
     #[command(subcommand)]
     Bench(BenchJob),
@@ -176,6 +190,101 @@ pub struct PgoArguments {
     /// Directory of sources, programs and profiles.
     #[arg(long, value_name = "DIR", default_value = "target/pgo")]
     pub dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct StratifiedArguments {
+    /// Random streams for each length.
+    #[arg(long, default_value = "2500")]
+    pub trials: NonZeroU32,
+    /// Strata in the comparison of all samplers.
+    #[arg(long, default_value = "16")]
+    pub strata: u64,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Directory of the plots.
+    #[arg(long, value_name = "DIR", default_value = "target/stratified")]
+    pub dir: PathBuf,
+    /// Print Markdown.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+impl StratifiedArguments {
+    /// The same as plain options.
+    pub fn options(self) -> anyhow::Result<stratified::report::Options> {
+        let settings = stratified::Settings { trials: self.trials.get(), rate: Rate::new(10)?, seed: self.seed };
+        let strata = TableSize::new(self.strata).context("--strata")?;
+        Ok(stratified::report::Options { settings, strata, dir: self.dir, markdown: self.markdown })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct StreamArguments {
+    /// Which events.
+    #[arg(value_enum)]
+    pub kind: Kind,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Events to record, at most.
+    #[arg(long, value_name = "N", default_value = "16M", value_parser = synthetic::count)]
+    pub events: u64,
+    /// Events to let pass before.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = synthetic::count)]
+    pub skip: u64,
+    /// Directory of the streams.
+    #[arg(long, value_name = "DIR", default_value = "target/streams")]
+    pub out: PathBuf,
+    /// A command to record instead of programs of the corpus.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct CompressArguments {
+    /// Streams that `strobe-lab stream` has recorded.
+    #[arg(value_name = "STREAM", required_unless_present = "synthetic")]
+    pub streams: Vec<PathBuf>,
+    /// A made-up stream: zipf:PLACES:EXPONENT:EVENTS.
+    #[arg(long, value_name = "FORMULA")]
+    pub synthetic: Vec<Zipf>,
+    /// A compressor, such as `H[P256]2048 A16`; repeatable [default: those of the paper].
+    #[arg(long = "expr", value_name = "EXPRESSION", value_parser = expression)]
+    pub expressions: Vec<Expression>,
+    /// Print the tables of the claims S3 to S9 instead.
+    #[arg(long, conflicts_with = "expressions")]
+    pub claims: bool,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Directory of the plots.
+    #[arg(long, value_name = "DIR", default_value = "target/compress")]
+    pub dir: PathBuf,
+    /// Print Markdown.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+fn expression(text: &str) -> Result<Expression, sampling::ParseError> {
+    text.parse()
+}
+
+impl CompressArguments {
+    /// The streams, read or made.
+    pub fn load(&self) -> anyhow::Result<Vec<Stream>> {
+        let recorded = self.streams.iter().map(|path| Stream::read(path));
+        let made = self.synthetic.iter().map(|formula| Ok(formula.stream(self.seed)));
+        recorded.chain(made).collect()
+    }
+
+    /// The compressors, chosen or not.
+    pub fn expressions(&self) -> anyhow::Result<Vec<Expression>> {
+        if !self.expressions.is_empty() {
+            return Ok(self.expressions.clone());
+        }
+        report::DEFAULT_EXPRESSIONS.iter().map(|text| Ok(text.parse()?)).collect()
+    }
 }
 
 #[derive(Debug, Args)]

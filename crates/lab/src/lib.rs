@@ -7,12 +7,15 @@
 //! - [`fuzz`]: damaged files.
 //! - [`transparency`]: what programs put out with and without recording.
 //! - [`pgo`]: what a sampled profile is worth to BOLT and clang.
+//! - [`compress`]: event streams through stream compressors.
+//! - [`stratified`]: the Monte Carlo experiments of stratified sampling.
 //! - [`units`]: what recording costs, by short units of work.
 #![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod callgrind;
 pub mod complete;
+pub mod compress;
 pub mod corpus;
 pub mod exact_speed;
 pub mod fuzz;
@@ -20,6 +23,8 @@ pub mod module;
 pub mod net;
 pub mod oracle;
 pub mod pgo;
+pub mod plot;
+pub mod stratified;
 pub mod table;
 pub mod threads;
 pub mod transparency;

@@ -7,15 +7,17 @@ mod arguments;
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use lab::compress::{claims, report, trace};
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
-use lab::{bench, complete, corpus, exact_speed, fuzz, net, oracle, pgo, transparency, units};
+use lab::{bench, complete, corpus, exact_speed, fuzz, net, oracle, pgo, stratified, table, transparency, units};
 
-use arguments::{Arguments, BenchJob, CorpusJob, FuzzArguments, Job, PgoArguments};
+use arguments::{Arguments, BenchJob, CompressArguments, CorpusJob, FuzzArguments, Job, PgoArguments, StreamArguments};
 
 fn main() -> ExitCode {
     match run(Arguments::parse().job) {
@@ -62,6 +64,11 @@ fn run(job: Job) -> anyhow::Result<bool> {
             Ok(outcomes.iter().all(transparency::Outcome::holds))
         }
         Job::Pgo(arguments) => pgo_job(arguments),
+        Job::Stratified(arguments) => {
+            show(stratified::report::run(&arguments.options()?, Threads::available())?).map(|()| true)
+        }
+        Job::Stream(arguments) => stream_job(&arguments),
+        Job::Compress(arguments) => compress_job(&arguments),
         Job::Bench(BenchJob::Analysis { rounds, threads }) => show(bench::analysis(rounds, threads)?).map(|()| true),
         Job::Bench(BenchJob::Emit { rounds }) => show(bench::emit(rounds)?).map(|()| true),
         Job::Bench(BenchJob::Net { programs, dir }) => {
@@ -118,6 +125,49 @@ fn pgo_job(arguments: PgoArguments) -> anyhow::Result<bool> {
         }
     }
     Ok(holds)
+}
+
+fn stream_job(arguments: &StreamArguments) -> anyhow::Result<bool> {
+    let StreamArguments { kind, selection, events, skip, out, command } = arguments;
+    std::fs::create_dir_all(out)?;
+    let wanted = trace::Wanted { kind: *kind, skip: *skip, n_events: *events };
+    let record = |name: &str, program: &str, dir: &Path| -> anyhow::Result<()> {
+        let stream = trace::record(name, program, dir, wanted)?;
+        let path = out.join(format!("{name}-{kind}.zst"));
+        stream.write(&path)?;
+        show(format!("{}: {} events\n", path.display(), table::grouped(stream.events.len() as u64)))
+    };
+    if let [program, ..] = command.as_slice() {
+        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+        let quoted: Vec<String> = command.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+        record(&name, &quoted.join(" "), Path::new("."))?;
+        return Ok(true);
+    }
+    let (data, programs) = selection.prepare()?;
+    for workload in programs {
+        let program = format!("'{}' {}", data.runnable(&workload)?.display(), workload.arguments());
+        record(workload.name, &program, data.root())?;
+    }
+    Ok(true)
+}
+
+fn compress_job(arguments: &CompressArguments) -> anyhow::Result<bool> {
+    let streams = arguments.load()?;
+    let (seed, dir, threads) = (arguments.seed, &arguments.dir, Threads::available());
+    let print = |table: &table::Table| {
+        show(if arguments.markdown { table.to_markdown() } else { table.to_string() })?;
+        show("\n")
+    };
+    if arguments.claims {
+        claims::run(&streams, seed, dir, threads)?.iter().try_for_each(print)?;
+        print(&claims::memory_table())?;
+    } else {
+        let expressions = arguments.expressions()?;
+        for stream in &streams {
+            print(&report::run(stream, &expressions, seed, dir, threads)?)?;
+        }
+    }
+    Ok(true)
 }
 
 fn fuzz_job(arguments: FuzzArguments) -> anyhow::Result<bool> {
