@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use profile::builder::{BlockRef, Builder, Burst, Options, Place, Tick};
+use profile::builder::{BlockRef, Builder, Burst, Options, Place, Taken, Tick};
 use profile::code::{CodeBlock, CodeFunction, NO_LOOP};
 use profile::model::BlockEnd;
 use profile::{ModuleCode, Profile};
@@ -76,7 +76,13 @@ fn take_in(builder: &mut Builder, program: &Program, trace: &[BlockRef]) {
             is_kernel: false,
             place: Place { module: Some(module), address },
             stack: &[],
-            burst: Some(Burst { blocks, starts_mid_block: true, last_ran: false, spent_ns: 10_000.0 }),
+            burst: Some(Burst {
+                blocks,
+                starts_mid_block: true,
+                last_ran: false,
+                taken: Taken::ALL,
+                spent_ns: 10_000.0,
+            }),
         });
     }
 }

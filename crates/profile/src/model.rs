@@ -79,6 +79,9 @@ pub struct Profile {
     pub ticks: BTreeMap<String, u64>,
     /// What an event that was not seen can have counted at most, with 95 % confidence; 0 in an exact profile.
     pub unseen_at_most: f64,
+    /// Standard deviation of the logarithm of a factor that all counts can be off by together; 0 in an exact profile. Estimates do not
+    /// include it, because it cancels in their ratios.
+    pub scale_error: f64,
     /// Path ends whose path had begun before the burst or was longer than it: counted in blocks and edges, but on no path.
     pub unobserved_flow: Estimate,
 }

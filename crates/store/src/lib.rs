@@ -19,11 +19,11 @@ mod tables;
 mod varint;
 
 pub use error::Error;
-pub use reading::{count, facts, open};
+pub use reading::{Extent, count, facts, open, open_part};
 pub use recording::{ProcessId, Recording, save};
 
 /// Version of the schema, kept in the file as `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i32 = 2;
+pub const SCHEMA_VERSION: i32 = 3;
 
 /// What a profile file says in `PRAGMA application_id`: "strb".
 pub const APPLICATION_ID: i32 = 0x7374_7262;

@@ -17,8 +17,22 @@ use crate::{APPLICATION_ID, Error, SCHEMA_VERSION};
 /// How long a reader waits for a write to end.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What is read of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// Without edges and histories of branches, which make up half of a large profile. Their tables are empty.
+    WithoutBranches,
+}
+
 /// Reads a profile.
 pub fn open(path: &Path) -> Result<Profile, Error> {
+    open_part(path, Extent::Whole)
+}
+
+/// Reads a profile, or part of it.
+pub fn open_part(path: &Path, extent: Extent) -> Result<Profile, Error> {
     let (connection, version) = connect(path)?;
     if version != SCHEMA_VERSION {
         return Err(Error::Version { path: path.to_owned(), version });
@@ -31,7 +45,7 @@ pub fn open(path: &Path) -> Result<Profile, Error> {
         let what = format!("{} of {n_bytes} bytes are there", metadata.len());
         return Err(Error::Damaged { path: path.to_owned(), what });
     }
-    tables::read(&transaction, helper(path)).map_err(|Failure { table, row, damage }| {
+    tables::read(&transaction, helper(path), extent).map_err(|Failure { table, row, damage }| {
         let what = match damage {
             Damage::Database(cause) => return Error::database(path, cause),
             Damage::Value { column } => format!("table {table}, row {row}, column {column}"),

@@ -17,6 +17,7 @@
 CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 -- Figures of the whole profile. `unseen_at_most` is what an event that was not seen can have counted at most, with 95 % confidence.
+-- `scale_error` is the standard deviation of the logarithm of a factor that all counts can be off by together.
 -- `unobserved_flow` counts the ends of paths that had begun before the burst or were longer than it: they are in blocks and edges only.
 CREATE TABLE figure (
     name TEXT PRIMARY KEY,

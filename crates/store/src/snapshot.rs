@@ -14,6 +14,8 @@ use rusqlite::{Transaction, params};
 use crate::fields::Fields;
 use crate::records::{Record, for_each_record};
 
+/// Name of [`Profile::scale_error`] among the figures.
+pub(crate) const SCALE_ERROR: &str = "scale_error";
 /// Name of [`Profile::unseen_at_most`] among the figures.
 pub(crate) const UNSEEN_AT_MOST: &str = "unseen_at_most";
 
@@ -95,9 +97,14 @@ fn union(facts: &BTreeMap<String, String>, stated: &BTreeMap<String, String>) ->
 }
 
 fn write_figures(db: &Transaction<'_>, profile: &Profile) -> rusqlite::Result<()> {
-    let unseen_at_most = Estimate { value: profile.unseen_at_most, ..Estimate::default() };
+    let plain = |value| Estimate { value, ..Estimate::default() };
     let mut insert = db.prepare_cached("INSERT OR REPLACE INTO figure VALUES (?, ?, ?, ?)")?;
-    for (name, figure) in [(UNSEEN_AT_MOST, unseen_at_most), (UNOBSERVED_FLOW, profile.unobserved_flow)] {
+    let figures = [
+        (UNSEEN_AT_MOST, plain(profile.unseen_at_most)),
+        (SCALE_ERROR, plain(profile.scale_error)),
+        (UNOBSERVED_FLOW, profile.unobserved_flow),
+    ];
+    for (name, figure) in figures {
         insert.execute(params![name, figure.value, figure.variance, figure.seen as i64])?;
     }
     Ok(())

@@ -15,8 +15,9 @@ use profile::model::{
 use rusqlite::Connection;
 
 use crate::fields::{Columns, Damage};
+use crate::reading::Extent;
 use crate::records::{Record, Tables, for_each_record};
-use crate::snapshot::{UNOBSERVED_FLOW, UNSEEN_AT_MOST};
+use crate::snapshot::{SCALE_ERROR, UNOBSERVED_FLOW, UNSEEN_AT_MOST};
 
 /// Where reading failed.
 #[derive(Debug)]
@@ -33,12 +34,12 @@ impl Failure {
 }
 
 /// Reads all tables. A helper must see the same state of the file.
-pub(crate) fn read(connection: &Connection, helper: Option<Connection>) -> Result<Profile, Failure> {
+pub(crate) fn read(connection: &Connection, helper: Option<Connection>, extent: Extent) -> Result<Profile, Failure> {
     let (code, flow) = match helper {
-        None => (read_code(connection), read_flow(connection)),
+        None => (read_code(connection, extent), read_flow(connection, extent)),
         Some(helper) => thread::scope(|scope| {
-            let flow = scope.spawn(move || read_flow(&helper));
-            (read_code(connection), flow.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            let flow = scope.spawn(move || read_flow(&helper, extent));
+            (read_code(connection, extent), flow.join().unwrap_or_else(|panic| resume_unwind(panic)))
         }),
     };
     let (code, flow) = (code?, flow?);
@@ -68,20 +69,26 @@ macro_rules! read_tables {
     )*};
 }
 
-fn read_code(connection: &Connection) -> Result<Profile, Failure> {
+fn read_code(connection: &Connection, extent: Extent) -> Result<Profile, Failure> {
     let mut profile = Profile {
         facts: read_facts(connection).map_err(|cause| Failure::of("fact", cause))?,
         ticks: read_ticks(connection).map_err(|cause| Failure::of("tick", cause))?,
         ..Profile::default()
     };
     read_figures(connection, &mut profile).map_err(|damage| Failure::of("figure", damage))?;
-    read_tables!(connection, profile, Module, Function, Block, Edge, Thread);
+    read_tables!(connection, profile, Module, Function, Block, Thread);
+    if extent == Extent::Whole {
+        read_tables!(connection, profile, Edge);
+    }
     Ok(profile)
 }
 
-fn read_flow(connection: &Connection) -> Result<Profile, Failure> {
+fn read_flow(connection: &Connection, extent: Extent) -> Result<Profile, Failure> {
     let mut profile = Profile::default();
-    read_tables!(connection, profile, Path, Call, Context, Recursion, Loop, BranchHistory, SystemCall);
+    read_tables!(connection, profile, Path, Call, Context, Recursion, Loop, SystemCall);
+    if extent == Extent::Whole {
+        read_tables!(connection, profile, BranchHistory);
+    }
     Ok(profile)
 }
 
@@ -133,6 +140,7 @@ fn read_figures(connection: &Connection, profile: &mut Profile) -> Result<(), Da
         let figure = columns.estimate()?;
         match columns.text()? {
             UNSEEN_AT_MOST => profile.unseen_at_most = figure.value,
+            SCALE_ERROR => profile.scale_error = figure.value,
             UNOBSERVED_FLOW => profile.unobserved_flow = figure,
             _ => return Err(columns.damage()),
         }

@@ -37,6 +37,17 @@ proptest! {
 }
 
 #[test]
+fn parts_are_read_without_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.strobe");
+    let profile = random::profile(3, Size::SMALL);
+    store::save(&path, &profile).unwrap();
+    let part = store::open_part(&path, store::Extent::WithoutBranches).unwrap();
+    assert!(!profile.edges.is_empty() && !profile.histories.is_empty());
+    assert_eq!(part, Profile { edges: Vec::new(), histories: Vec::new(), ..profile });
+}
+
+#[test]
 fn extremes_survive() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.strobe");

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use attach::SampleRef;
 use profile::Builder;
-use profile::builder::{BlockRef, Burst, Place, ProbeCost, Tick};
+use profile::builder::{BlockRef, Burst, Place, Taken, Tick, TimeModel};
 use profile::model::ThreadId;
 use wire::sample::{EndReason, Outcome, RIP, SampleHeader};
 
@@ -17,14 +17,27 @@ use crate::record::tally::outcome_name;
 /// Block records that are held back at most; ticks beyond that count without their bursts.
 const MAX_HELD_RECORDS: usize = 16 << 20;
 
-/// What trace probes cost, measured on loops of known speed: straight, branching, calling, dividing.
-pub const PROBES: ProbeCost = ProbeCost { per_burst_ns: 4000.0, per_record_ns: 2.9, least_ns_per_insn: 0.13 };
+/// Fitted to 18 programs of the corpus whose every block was counted (`docs/recording.md`).
+pub const TIMES: TimeModel = TimeModel {
+    insn_ns: 0.09,
+    surprise_ns: 9.4,
+    log_error: 0.28,
+    watch_burst_ns: 1300.0,
+    watch_record_ns: 1.9,
+    watch_block_ns: 32.0,
+    watch_page_ns: 1300.0,
+    watch_transfer_ns: 8.4,
+    watch_error: 0.6,
+    tick_ns: 15_000.0,
+};
 
 /// What the samples of one process add up to on their way to the profile.
 #[derive(Debug)]
 pub struct Digest {
     pid: u32,
     command: String,
+    /// One in so many intervals between checks counts.
+    stride: u32,
     threads: HashMap<u32, KnownThread>,
     held: Vec<Held>,
     n_held_records: usize,
@@ -75,10 +88,11 @@ impl Held {
 }
 
 impl Digest {
-    pub fn new(pid: u32, command: String) -> Digest {
+    pub fn new(pid: u32, command: String, stride: u32) -> Digest {
         Digest {
             pid,
             command,
+            stride,
             threads: HashMap::new(),
             held: Vec::new(),
             n_held_records: 0,
@@ -154,6 +168,7 @@ impl Digest {
             blocks: &self.blocks,
             starts_mid_block,
             last_ran: !ends_before_last,
+            taken: Taken { n_skipped: header.checks_to_skip, stride: self.stride },
             spent_ns: spent_ns(header, seen.ns_per_cycle),
         };
         let stack: Vec<Place> = seen.frames.iter().skip(1).rev().map(|&pc| layout.place(pc)).collect();

@@ -10,8 +10,10 @@ use profile::Builder;
 use profile::builder::BlockRef;
 use profile::model::ModuleId;
 use store::{ProcessId, Recording};
+use wire::control::Policy;
 use wire::sample::{EndReason, Outcome, RIP};
 
+use crate::props::RecordProps;
 use crate::record::digest::Digest;
 use crate::record::layout::Layout;
 use crate::record::tally::{Tally, end_reason_name};
@@ -87,10 +89,11 @@ pub struct Wanted {
 const TRACE_BYTES: usize = 4 << 20;
 
 impl Watched {
-    pub fn new(process: Arc<Process>, id: ProcessId, command: String, threads: &[String]) -> Watched {
+    pub fn new(process: Arc<Process>, id: ProcessId, command: String, props: &RecordProps) -> Watched {
+        let stride = if props.policy == Policy::Full { props.stride } else { 1 };
         Watched {
             layout: Layout::new(process.clusters().iter().map(|cluster| cluster.lo).collect()),
-            digest: Digest::new(process.pid(), command),
+            digest: Digest::new(process.pid(), command, stride),
             process,
             id,
             last_scan: Instant::now(),
@@ -100,7 +103,7 @@ impl Watched {
             checked: Vec::new(),
             wanted: BTreeMap::new(),
             departures: BTreeMap::new(),
-            threads: ThreadFilter::new(threads),
+            threads: ThreadFilter::new(&props.threads),
             trace: Vec::new(),
             n_traced: 0,
             perf_ticks: None,

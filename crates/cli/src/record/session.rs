@@ -21,7 +21,7 @@ use wire::control::TickSource;
 
 use crate::props::RecordProps;
 use crate::record::budget::Budget;
-use crate::record::digest::PROBES;
+use crate::record::digest::TIMES;
 use crate::record::exact;
 use crate::record::outside::Requests;
 use crate::record::process::Watched;
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
         Session {
             props,
             recording,
-            builder: Builder::new(Options { probes: PROBES, ..Options::SAMPLED }),
+            builder: Builder::new(Options { times: TIMES, ..Options::SAMPLED }),
             module_ids: HashMap::new(),
             translator,
             work,

@@ -22,6 +22,8 @@ pub fn run(props: &AccuracyProps, out: &mut impl Write) -> Result<()> {
     for (value, name, meaning) in agreements(&accuracy) {
         writeln!(out, "  {:>9}  {name:<24}  {meaning}", percent(value))?;
     }
+    writeln!(out, "\nAbsolute counts, 1 is best")?;
+    writeln!(out, "  {:>9.3}  {:<24}  estimated over exact number of blocks", accuracy.scale, "scale")?;
     writeln!(out, "\nErrors, 0 % is best")?;
     writeln!(out, "  {:>12}  {:>12}", "element-wise", "hot missed")?;
     for (errors, name) in errors(&accuracy) {
@@ -60,6 +62,7 @@ fn as_json(accuracy: &Accuracy, props: &AccuracyProps) -> serde_json::Value {
         ("kind", json!("accuracy")),
         ("exact", path(&props.exact)),
         ("sampled", path(&props.sampled)),
+        ("scale", json!(accuracy.scale)),
     ];
     let envelope = envelope.map(|(name, value)| (name.to_owned(), value));
     let overlaps = agreements(accuracy).map(|(value, name, _)| (name.to_owned(), json!(value)));
@@ -87,7 +90,7 @@ mod tests {
     #[test]
     fn a_profile_agrees_with_itself() {
         let json: serde_json::Value = serde_json::from_str(&printed(true)).unwrap();
-        for name in ["wall_weight", "relative_overlap", "edge_overlap", "context_time_overlap"] {
+        for name in ["scale", "wall_weight", "relative_overlap", "edge_overlap", "context_time_overlap"] {
             assert_eq!(json[name], 1.0, "{name}");
         }
         for name in ["branches_errors", "methods_errors", "calls_errors"] {
@@ -99,7 +102,9 @@ mod tests {
     fn text_has_every_figure_of_the_json() {
         let text = printed(false);
         let json: serde_json::Value = serde_json::from_str(&printed(true)).unwrap();
-        let is_figure = |name: &&String| name.contains("overlap") || name.contains("errors") || name.contains("weight");
+        let is_figure = |name: &&String| {
+            *name == "scale" || name.contains("overlap") || name.contains("errors") || name.contains("weight")
+        };
         for name in json.as_object().unwrap().keys().filter(is_figure) {
             assert!(text.contains(name.trim_end_matches("_errors")), "{name}\n{text}");
         }

@@ -32,6 +32,7 @@ use anstream::ColorChoice;
 use anyhow::{Result, bail};
 use profile::model::FunctionId;
 use serde::Serialize;
+use store::Extent;
 
 use crate::symbols::Options;
 use crate::tools::output;
@@ -110,7 +111,11 @@ pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
 
 /// Reads a profile that has something to show.
 fn open(props: &ViewProps) -> Result<Subject> {
-    let profile = store::open(&props.profile)?;
+    let extent = match props.query {
+        Query::Report { html: None } | Query::Contexts(_) | Query::Calls { .. } => Extent::WithoutBranches,
+        _ => Extent::Whole,
+    };
+    let profile = store::open_part(&props.profile, extent)?;
     if profile.functions.is_empty() {
         let path = props.profile.display();
         bail!("{path}: no ticks: the program used too little CPU time; try `strobe record --rate 1000`");

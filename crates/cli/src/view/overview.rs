@@ -61,6 +61,8 @@ pub struct Coverage {
     pub unobserved_share: Figure,
     /// What something that was not seen can have counted.
     pub unseen_at_most: f64,
+    /// All counts are right within this factor; their ratios do not depend on it.
+    pub scale_factor: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -200,6 +202,7 @@ fn coverage(profile: &Profile) -> Coverage {
         hit_percent: number(profile, "hit_percent"),
         unobserved_share: query::share(profile.unobserved_flow, observed + profile.unobserved_flow).into(),
         unseen_at_most: profile.unseen_at_most,
+        scale_factor: query::scale_factor(profile),
     }
 }
 

@@ -91,6 +91,10 @@ impl Overview {
             let figure = super::figures::Figure { value: coverage.unseen_at_most, margin: 0.0, seen: 0 };
             parts.push(format!("what was not seen ran at most {} times", figure.count()));
         }
+        if 1.0 < coverage.scale_factor {
+            let factor = coverage.scale_factor;
+            parts.push(format!("counts are right within a factor of {factor:.1}, their ratios within their errors"));
+        }
         parts.join("; ")
     }
 

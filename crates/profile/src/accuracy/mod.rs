@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::merge::keys::{Handles, Keys};
 use crate::model::{BlockEnd, BlockId, Context, Profile};
 use crate::query::{Outcomes, methods, outcomes};
-use pairs::{Pair, element_wise_error, hot_error, overlap, pair, wall_weight};
+use pairs::{Pair, element_wise_error, hot_error, overlap, pair, scale, wall_weight};
 
 /// Share of all flow above which a path is hot.
 pub const HOT_FLOW_SHARE: f64 = 0.001_25;
@@ -34,6 +34,8 @@ const UNKNOWN_BIAS: f64 = 0.5;
 /// All metrics. Overlaps and matching are 1 at best, errors 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
+    /// Estimated over exact number of executed blocks; 1 is best. All other metrics compare shares, and do not depend on it.
+    pub scale: f64,
     /// Overlap of block counts.
     pub block_overlap: f64,
     /// Overlap of edge counts: the absolute overlap.
@@ -73,6 +75,7 @@ pub fn compare(exact: &Profile, sampled: &Profile) -> Accuracy {
     let common = Common::of(exact, sampled);
     let calls = common.calls();
     Accuracy {
+        scale: scale(&common.blocks(|_| true)),
         block_overlap: overlap(&common.blocks(|_| true)),
         edge_overlap: overlap(&common.edges()),
         call_overlap: overlap(&calls),

@@ -25,6 +25,12 @@ pub(super) fn overlap(pairs: &[Pair]) -> f64 {
     pairs.iter().map(|pair| (pair.exact / exact).min(pair.sampled / sampled)).sum()
 }
 
+/// Sampled over exact total. Two empty profiles agree.
+pub(super) fn scale(pairs: &[Pair]) -> f64 {
+    let (exact, sampled) = totals(pairs);
+    if exact == sampled { 1.0 } else { sampled / exact }
+}
+
 /// Sum of absolute differences over the sum of exact figures, the sampled ones scaled to the same total. Nothing sampled is all wrong.
 pub(super) fn element_wise_error(pairs: &[Pair]) -> f64 {
     let (exact, sampled) = totals(pairs);

@@ -33,6 +33,8 @@ pub(super) enum Event {
     Recursion { from: ContextKey, to: ContextKey },
     /// A loop was entered.
     LoopEntry(LoopKey),
+    /// A check ended an interval that does not count.
+    SkippedCheck(BlockRef),
     /// Ends of paths that are on no path: see [`crate::Profile::unobserved_flow`].
     UnobservedFlow,
 }

@@ -22,6 +22,10 @@ pub(super) struct BranchRow(u32);
 impl BranchRow {
     /// Of a block that does not end in a conditional branch.
     pub const NONE: BranchRow = BranchRow(u32::MAX);
+
+    pub fn number(self) -> u32 {
+        self.0
+    }
 }
 
 /// The latest outcomes of a burst.

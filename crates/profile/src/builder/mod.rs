@@ -17,7 +17,8 @@
 //! | `walk` | the walk through a burst: frames, paths, checks |
 //! | `contexts`, `loops`, `histories` | what else a walk counts |
 //! | `events` | numbers for what is counted; the counts of a burst |
-//! | `strata`, `weights`, `path_weights`, `durations`, `time` | the estimator |
+//! | `strata`, `weights`, `path_weights`, `time` | the estimator |
+//! | `time_model`, `predictor`, `durations` | native durations of bursts |
 //! | `assemble` | the profile's tables |
 
 mod assemble;
@@ -30,9 +31,10 @@ mod ids;
 mod links;
 mod loops;
 mod path_weights;
-mod probe_cost;
+mod predictor;
 mod strata;
 mod time;
+mod time_model;
 mod trie;
 mod walk;
 mod weights;
@@ -48,13 +50,18 @@ use self::events::{Event, Events, Tally};
 use self::histories::Histories;
 use self::ids::{ContextKey, EventId, StratumId};
 use self::loops::Loops;
-pub use self::probe_cost::ProbeCost;
+use self::predictor::Predictor;
 use self::strata::{Count, Strata};
 use self::time::{TickTime, TotalTime};
+pub use self::time_model::TimeModel;
+use self::time_model::{Times, Work};
 use self::trie::Trie;
 use self::walk::{Ends, Walker};
 use crate::code::ModuleCode;
-use crate::model::{ModuleId, Profile, Thread, ThreadId};
+use crate::model::{BlockEnd, ModuleId, Profile, Thread, ThreadId};
+
+/// Bytes of code that a processor maps at once.
+const PAGE: u64 = 4096;
 
 /// How a profile is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,8 +72,8 @@ pub struct Options {
     pub block_of_ticks: u32,
     /// Regions of code (functions and loops) whose bursts are weighted apart; the others are by module.
     pub max_strata: usize,
-    /// What watching adds to the durations of bursts.
-    pub probes: ProbeCost,
+    /// How long code takes, watched and not.
+    pub times: TimeModel,
     /// Parts of paths that are kept apart; beyond that, new paths are not told from each other.
     pub max_path_nodes: usize,
 }
@@ -86,7 +93,7 @@ impl Options {
         coverage: Coverage::Sampled,
         block_of_ticks: 32,
         max_strata: 4096,
-        probes: ProbeCost::NONE,
+        times: TimeModel::EXACT,
         max_path_nodes: 4_000_000,
     };
     /// For complete traces.
@@ -139,8 +146,34 @@ pub struct Burst<'a> {
     pub starts_mid_block: bool,
     /// Whether the last block was executed. A burst that used up its checks ends before it.
     pub last_ran: bool,
-    /// How long it took, system calls not included. What [`Options::probes`] adds is taken off.
+    /// What of it counts.
+    pub taken: Taken,
+    /// How long it took, system calls not included; with what watching costs by [`Options::times`].
     pub spent_ns: f64,
+}
+
+/// Which of the intervals between the checks of a burst count (Arnold and Grove).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Intervals at the start that do not.
+    pub n_skipped: u32,
+    /// From then on, one in so many does.
+    pub stride: u32,
+}
+
+impl Taken {
+    /// Every one.
+    pub const ALL: Taken = Taken { n_skipped: 0, stride: 1 };
+
+    /// Whether the interval with this number counts.
+    fn takes(self, interval: u32) -> bool {
+        interval.checked_sub(self.n_skipped).is_some_and(|number| number.is_multiple_of(self.stride.max(1)))
+    }
+
+    /// How many of the first `n` count.
+    fn count(self, n: u32) -> u32 {
+        n.saturating_sub(self.n_skipped).div_ceil(self.stride.max(1))
+    }
 }
 
 /// See the module's header.
@@ -161,6 +194,8 @@ pub struct Builder {
     outcomes: BTreeMap<&'static str, u64>,
     n_ticks_in_block: u32,
     n_records: u64,
+    /// Pages of code of the latest burst.
+    pages: FxHashSet<(ModuleId, u64)>,
 }
 
 /// What walking a burst reads and extends.
@@ -170,6 +205,7 @@ struct Tables {
     trie: Trie,
     contexts: Contexts,
     loops: Loops,
+    predictor: Predictor,
     tally: Tally,
 }
 
@@ -192,6 +228,7 @@ impl Builder {
             trie: Trie::new(options.max_path_nodes),
             contexts: Contexts::default(),
             loops: Loops::default(),
+            predictor: Predictor::new(),
             tally: Tally::default(),
         };
         Builder {
@@ -209,6 +246,7 @@ impl Builder {
             outcomes: BTreeMap::new(),
             n_ticks_in_block: 0,
             n_records: 0,
+            pages: FxHashSet::default(),
         }
     }
 
@@ -289,29 +327,51 @@ impl Builder {
         let is_sampled = self.options.coverage == Coverage::Sampled;
         let Burst { starts_mid_block, last_ran, .. } = *burst;
         self.n_records += burst.blocks.len() as u64;
-        let ends = Ends { starts_mid_block, skips_to_check: is_sampled, last_ran };
+        let ends = Ends { starts_mid_block, taken: is_sampled.then_some(burst.taken), last_ran };
         let walked = self.walker.walk(&mut self.tables, context, burst.blocks, ends);
-        let n_intervals = walked.n_checks.saturating_sub(u32::from(!last_ran));
+        let n_all = walked.n_checks.saturating_sub(u32::from(!last_ran));
+        let n_taken = burst.taken.count(n_all);
         let (n_insns, first_check) = (walked.n_insns, walked.first_check);
-        let n_intervals = is_sampled.then_some(n_intervals);
+        let n_intervals = is_sampled.then_some(n_taken);
         path_weights::weigh(&mut self.tables, &walked, n_intervals, &mut self.path_weights);
         let code = &self.tables.known.code;
         let of_check = first_check.and_then(|block| code.block(block)?.region());
         let stratum = self.strata.of_burst(of_check.unwrap_or(region), code);
         self.strata.add_time(region, stratum, cpu_ns);
-        let native_ns = self.options.probes.native_ns(burst.spent_ns, burst.blocks.len() as f64, n_insns);
-        self.record(stratum, native_ns, n_insns);
+        // Times are those of the whole burst.
+        let counted_share = if n_taken > 0 { f64::from(n_taken) / f64::from(n_all) } else { 1.0 };
+        let work = self.work(burst.blocks.len(), n_insns, counted_share);
+        let times = self.options.times.times(burst.spent_ns, &work);
+        self.record(stratum, times);
+    }
+
+    /// What the burst did whose counted share is in the tally.
+    fn work(&mut self, n_records: usize, n_insns: f64, counted_share: f64) -> Work {
+        let Tables { known, tally, predictor, .. } = &self.tables;
+        let (n_insns, n_surprises) = (n_insns / counted_share, f64::from(predictor.n_surprises()));
+        let mut work = Work { n_records: n_records as f64, n_insns, n_surprises, ..Work::default() };
+        self.pages.clear();
+        for &event in tally.touched() {
+            let Event::Block(number) = known.events.get(event) else { continue };
+            let Some(located) = known.code.block(number) else { continue };
+            work.n_blocks += 1.0;
+            work.n_pages += f64::from(u8::from(self.pages.insert((located.module, located.block.address / PAGE))));
+            if matches!(located.block.end, BlockEnd::Return | BlockEnd::IndirectCall | BlockEnd::IndirectJump) {
+                work.n_transfers += tally.get(event);
+            }
+        }
+        work
     }
 
     /// Moves the counts of a burst to its stratum.
-    fn record(&mut self, stratum: StratumId, native_ns: f64, n_insns: f64) {
+    fn record(&mut self, stratum: StratumId, times: Times) {
         let Builder { tables: Tables { known, tally, .. }, path_weights, strata, .. } = self;
         let counts = tally.drain().filter_map(|(event, seen)| {
             let is_counted = !matches!(known.events.get(event), Event::Tail(_) | Event::Piece(_));
             let weighted = seen + path_weights.get(event);
             (is_counted && (seen, weighted) != (0.0, 0.0)).then_some(Count { event, weighted, seen })
         });
-        strata.record(stratum, native_ns, n_insns, counts);
+        strata.record(stratum, times, counts);
         path_weights.clear();
     }
 }

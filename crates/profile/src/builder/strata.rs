@@ -19,8 +19,9 @@
 use rustc_hash::FxHashMap;
 
 use super::code_map::{CodeMap, Region};
-use super::durations::{Rates, robust_ns};
+use super::durations::{Ratios, robust_ns};
 use super::ids::{EventId, StratumId};
+use super::time_model::{Slowness, TimeModel, Times};
 use crate::estimate::Estimate;
 use crate::model::ModuleId;
 
@@ -31,7 +32,7 @@ pub(super) struct Strata {
     by_region: FxHashMap<Region, StratumId>,
     by_module: FxHashMap<ModuleId, StratumId>,
     rows: Vec<Stratum>,
-    all_rates: Rates,
+    all_ratios: Ratios,
     cells: Vec<Cell>,
     cell_of: FxHashMap<(StratumId, EventId), u32>,
     /// Cells and strata with something in the open block.
@@ -45,8 +46,10 @@ pub(super) struct Strata {
 #[derive(Debug)]
 struct Stratum {
     place: StratumPlace,
-    rates: Rates,
+    ratios: Ratios,
     n_bursts: u64,
+    /// Sums over bursts.
+    times: Times,
     closed: DurationSums,
     open_ns: f64,
 }
@@ -58,6 +61,7 @@ pub(super) enum StratumPlace {
     RestOfModule(ModuleId),
 }
 
+/// Sums of modelled durations over blocks of ticks. Where only ratios matter, they serve for native ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct DurationSums {
     n_blocks: f64,
@@ -95,12 +99,13 @@ pub(super) struct Weights {
     n_ticks: f64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Weight {
     durations: DurationSums,
     n_bursts: f64,
     /// `W_s`.
     scale: f64,
+    slowness: Slowness,
     /// `p_s`.
     share: f64,
 }
@@ -112,7 +117,7 @@ impl Strata {
             by_region: FxHashMap::default(),
             by_module: FxHashMap::default(),
             rows: Vec::new(),
-            all_rates: Rates::EMPTY,
+            all_ratios: Ratios::EMPTY,
             cells: Vec::new(),
             cell_of: FxHashMap::default(),
             open_cells: Vec::new(),
@@ -139,7 +144,8 @@ impl Strata {
             StratumPlace::RestOfModule(module)
         };
         let closed = DurationSums::default();
-        self.rows.push(Stratum { place, rates: Rates::EMPTY, n_bursts: 0, closed, open_ns: 0.0 });
+        let (ratios, times) = (Ratios::EMPTY, Times::default());
+        self.rows.push(Stratum { place, ratios, n_bursts: 0, times, closed, open_ns: 0.0 });
         next
     }
 
@@ -158,14 +164,18 @@ impl Strata {
     }
 
     /// Takes a burst in.
-    pub fn record(&mut self, stratum: StratumId, native_ns: f64, n_insns: f64, counts: impl Iterator<Item = Count>) {
+    pub fn record(&mut self, stratum: StratumId, times: Times, counts: impl Iterator<Item = Count>) {
         let row = &mut self.rows[stratum.index()];
-        let duration_ns = robust_ns(&mut row.rates, &mut self.all_rates, native_ns, n_insns);
-        self.clipped_ns += (native_ns - duration_ns).max(0.0);
+        let expected_ns = times.watch_ns + times.model_ns;
+        let spent_ns = robust_ns(&mut row.ratios, &mut self.all_ratios, times.spent_ns, expected_ns);
+        self.clipped_ns += (times.spent_ns - spent_ns).max(0.0);
+        row.times.spent_ns += spent_ns;
+        row.times.watch_ns += times.watch_ns;
+        row.times.model_ns += times.model_ns;
         if row.open_ns == 0.0 {
             self.open_strata.push(stratum);
         }
-        row.open_ns += duration_ns;
+        row.open_ns += times.model_ns;
         row.n_bursts += 1;
         for count in counts {
             self.add(stratum, count);
@@ -209,9 +219,20 @@ impl Strata {
         self.rows.iter().map(|row| row.n_bursts).sum()
     }
 
-    /// Durations of the bursts of each stratum.
-    pub fn durations_ns(&self) -> Vec<f64> {
-        self.rows.iter().map(|row| row.all_durations().d).collect()
+    /// How much slower than modelled each stratum is.
+    pub fn slowness(&self, model: &TimeModel) -> Vec<Slowness> {
+        self.rows.iter().map(|row| model.slowness(row.times, row.n_bursts as f64)).collect()
+    }
+
+    /// What bursts cost beyond the program's own time.
+    pub fn watch_ns(&self, slowness: &[Slowness]) -> f64 {
+        let extra = |(row, slowness): (&Stratum, &Slowness)| row.times.spent_ns - slowness.factor * row.times.model_ns;
+        self.rows.iter().zip(slowness).map(extra).map(|ns| ns.max(0.0)).sum()
+    }
+
+    /// Native durations of the bursts of each stratum.
+    pub fn durations_ns(&self, slowness: &[Slowness]) -> Vec<f64> {
+        self.rows.iter().zip(slowness).map(|(row, slowness)| row.times.model_ns * slowness.factor).collect()
     }
 
     /// The number of bursts of each stratum.
@@ -225,12 +246,13 @@ impl Strata {
     }
 
     /// Prepares for estimating with these weights, which come from `n_ticks` ticks.
-    pub fn weigh(&self, scales: &[f64], n_ticks: f64) -> Weights {
-        let weigh = |(row, &scale): (&Stratum, &f64)| {
+    pub fn weigh(&self, scales: &[f64], slowness: &[Slowness], n_ticks: f64) -> Weights {
+        let weigh = |((row, &scale), slowness): ((&Stratum, &f64), &Slowness)| {
             let durations = row.all_durations();
-            Weight { durations, n_bursts: row.n_bursts as f64, scale, share: scale * durations.d }
+            let share = scale * slowness.factor * durations.d;
+            Weight { durations, n_bursts: row.n_bursts as f64, scale, slowness: *slowness, share }
         };
-        let mut rows: Vec<Weight> = self.rows.iter().zip(scales).map(weigh).collect();
+        let mut rows: Vec<Weight> = self.rows.iter().zip(scales).zip(slowness).map(weigh).collect();
         let total_ns: f64 = rows.iter().map(|row| row.share).sum();
         for row in &mut rows {
             row.share = if total_ns > 0.0 { row.share / total_ns } else { 0.0 };
@@ -251,8 +273,9 @@ impl Strata {
             estimates[index].value += weight.scale * cell.k;
             estimates[index].variance += weight.scale * weight.scale * within(&cell, weight, rate);
             seen[index] += cell.seen;
-            rates[index].0 += weight.share * rate;
-            rates[index].1 += weight.share * rate * rate;
+            let per_ns = rate / weight.slowness.factor;
+            rates[index].0 += weight.share * per_ns;
+            rates[index].1 += weight.share * per_ns * per_ns;
         }
         for ((estimate, (mean, mean_square)), seen) in estimates.iter_mut().zip(rates).zip(seen) {
             if weights.n_ticks > 0.0 {
@@ -285,6 +308,11 @@ fn within(cell: &Cell, weight: &Weight, rate: f64) -> f64 {
 }
 
 impl Weights {
+    /// Standard deviation of the logarithm of a factor that all counts can be off by.
+    pub fn log_error(&self) -> f64 {
+        self.rows.iter().map(|row| row.share * row.slowness.log_error).sum()
+    }
+
     /// The events that one seen event stands for, in strata that hold 95 % of the time that has bursts.
     pub fn scale_of_most(&self) -> f64 {
         let mut rows: Vec<(f64, f64)> = self.rows.iter().map(|row| (row.scale, row.share)).collect();

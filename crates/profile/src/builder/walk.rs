@@ -15,16 +15,18 @@
 //!
 //! **The ends.** A tick falls anywhere between two checks, and a burst that used up its checks ends at one. What is counted of a sample is what
 //! lies between the first check and the last: then code right behind a check and right before one is seen equally often. The
-//! last block was reached but not executed.
+//! last block was reached but not executed. [`Taken`] can leave out some of the intervals between checks; paths are cut where counting
+//! stops and starts.
 
 mod stray;
 
+use super::events::{Event, Tally};
 use super::histories::Outcomes;
 use super::ids::{ContextKey, EventId, FunctionKey, LinkId, NodeId};
 use super::links::link;
 use super::loops::{EntryCount, VisitStack};
 use super::trie::{Callee, Direction, LinkKind, LoopChange, Start};
-use super::{BlockRef, Tables};
+use super::{BlockRef, Tables, Taken};
 
 /// The state of a walk; kept between bursts for its memory only.
 #[derive(Debug)]
@@ -38,6 +40,12 @@ pub(super) struct Walker {
     /// The block that the first check was at.
     first_check: Option<BlockRef>,
     long_paths: Vec<(EventId, u32)>,
+    /// Whether the interval that is running does not count.
+    is_skipping: bool,
+    /// Checks at the ends of intervals that did not count.
+    skipped_checks: Vec<BlockRef>,
+    /// What is counted where nothing counts.
+    void: Tally,
 }
 
 /// A function that waits for another to return.
@@ -65,8 +73,8 @@ struct Activation {
 pub(super) struct Ends {
     /// The first block was running already.
     pub starts_mid_block: bool,
-    /// What comes before the first check does not count.
-    pub skips_to_check: bool,
+    /// What counts of a sample; nothing for a trace of which everything does.
+    pub taken: Option<Taken>,
     /// The last block was executed.
     pub last_ran: bool,
 }
@@ -92,6 +100,9 @@ impl Walker {
             n_checks: 0,
             first_check: None,
             long_paths: Vec::new(),
+            is_skipping: false,
+            skipped_checks: Vec::new(),
+            void: Tally::default(),
         }
     }
 
@@ -102,6 +113,7 @@ impl Walker {
         self.outcomes = Outcomes::default();
         self.n_checks = 0;
         self.first_check = None;
+        self.skipped_checks.clear();
     }
 
     /// The tick found a frame, inside all that it reported before.
@@ -112,6 +124,7 @@ impl Walker {
     /// Walks the blocks from a context. All that was seen is in the tally then.
     pub fn walk(&mut self, tables: &mut Tables, context: ContextKey, blocks: &[BlockRef], ends: Ends) -> Walked<'_> {
         self.current.path = NodeId::NONE;
+        tables.predictor.start();
         let mut blocks = blocks.iter().copied();
         if let Some(first) = blocks.next() {
             let is_entry = tables.known.code.block(first).is_some_and(|block| block.is_primary_entry());
@@ -122,31 +135,83 @@ impl Walker {
             };
             self.resume(tables, context, first, start);
         }
-        if ends.skips_to_check {
-            while self.n_checks == 0
+        if let Some(taken) = ends.taken {
+            self.is_skipping = true;
+            while self.n_checks <= taken.n_skipped
                 && let Some(next) = blocks.next()
             {
                 self.step(tables, next);
             }
-            self.forget_what_was_before(tables);
+            self.is_skipping = false;
+            self.forget_what_was_before(tables, taken);
         }
-        for next in blocks {
-            self.step(tables, next);
+        match ends.taken {
+            Some(taken) if taken.stride > 1 => self.walk_in_part(tables, blocks, taken),
+            _ => blocks.for_each(|next| self.step(tables, next)),
         }
         let n_insns = self.finish(tables, ends.last_ran);
+        for &check in &self.skipped_checks {
+            let event = tables.known.events.number(Event::SkippedCheck(check));
+            tables.tally.add(event, 1.0);
+        }
         Walked { n_checks: self.n_checks, first_check: self.first_check, n_insns, long_paths: &self.long_paths }
     }
 
-    /// Counts from here on, if there was a check. Nothing was called before, except by the last step.
-    fn forget_what_was_before(&mut self, tables: &mut Tables) {
+    /// Counts from here on, if enough checks went by.
+    fn forget_what_was_before(&mut self, tables: &mut Tables, taken: Taken) {
         tables.tally.clear();
         self.long_paths.clear();
-        if self.n_checks == 0 {
+        if self.n_checks <= taken.n_skipped {
             self.current.path = NodeId::NONE;
         }
-        if let Some(Frame::Seen(caller)) = self.frames.last_mut() {
-            let block = tables.trie.node(caller.path).block;
-            caller.path = tables.trie.root(&mut tables.known, block, Start::MidBlock).unwrap_or(caller.path);
+        self.restart_callers(tables);
+    }
+
+    /// Walks on, and counts one in so many intervals between checks. At a check, a path begins; only callers are in the middle of theirs.
+    fn walk_in_part(&mut self, tables: &mut Tables, blocks: impl Iterator<Item = BlockRef>, taken: Taken) {
+        for next in blocks {
+            let n_before = self.n_checks;
+            self.step(tables, next);
+            if self.n_checks != n_before && self.is_skipping == taken.takes(self.n_checks - 1) {
+                if !self.is_skipping {
+                    self.drop_callers(tables);
+                }
+                self.restart_callers(tables);
+                std::mem::swap(&mut tables.tally, &mut self.void);
+                if self.is_skipping {
+                    self.void.clear();
+                }
+                self.is_skipping = !self.is_skipping;
+            }
+        }
+        if std::mem::take(&mut self.is_skipping) {
+            std::mem::swap(&mut tables.tally, &mut self.void);
+            self.void.clear();
+            self.frames.clear();
+            self.current.path = NodeId::NONE;
+        }
+        // A path within one interval spans no check.
+        self.long_paths.clear();
+    }
+
+    /// The paths of callers are not followed further.
+    fn drop_callers(&mut self, tables: &mut Tables) {
+        for index in 0..self.frames.len() {
+            if let Frame::Seen(caller) = self.frames[index] {
+                self.drop_path(tables, caller.path);
+            }
+        }
+    }
+
+    /// What callers have done so far was counted, or is not to be.
+    fn restart_callers(&mut self, tables: &mut Tables) {
+        for frame in &mut self.frames {
+            if let Frame::Seen(caller) = frame
+                && !caller.path.is_none()
+            {
+                let block = tables.trie.node(caller.path).block;
+                caller.path = tables.trie.root(&mut tables.known, block, Start::MidBlock).unwrap_or(caller.path);
+            }
         }
     }
 
@@ -171,6 +236,7 @@ impl Walker {
         if let Some(is_taken) = link.outcome {
             let branch = tables.trie.node(self.current.path).branch;
             tables.known.histories.note(branch, &mut self.outcomes, is_taken);
+            tables.predictor.learn(branch, is_taken);
         }
         match link.kind {
             LinkKind::Step => {}
@@ -234,6 +300,8 @@ impl Walker {
     fn check(&mut self, block: BlockRef) {
         if self.n_checks == 0 {
             self.first_check = Some(block);
+        } else if self.is_skipping {
+            self.skipped_checks.push(block);
         }
         self.n_checks += 1;
     }

@@ -4,7 +4,7 @@
 //! that start in the `L` intervals before it, so that counts divided by `L` are exact. Ticks choose intervals by their time. So a burst must
 //! be weighted by the number of intervals like the one that its tick fell into over the number of bursts that began in such
 //! intervals, and **strata** are made of bursts whose first check is in the same region of the code. With `N_s` the number of intervals that end
-//! in a check in `s`, and `L_s` the checks that all bursts of `s` saw,
+//! in a check in `s`, and `L_s` the checks that all bursts of `s` count,
 //!
 //! ```text
 //! W_s = N_s / L_s
@@ -33,6 +33,8 @@ const N_ROUNDS: usize = 12;
 pub(super) struct Accounts {
     /// `K_sr` by stratum `s`: pairs of `r` and the number of checks.
     pub checks: Vec<Vec<(usize, f64)>>,
+    /// `L_s`: of these, the checks at the ends of intervals that count. All, unless a policy skips some.
+    pub n_counted: Vec<f64>,
     /// `n_s`, the number of bursts.
     pub n_bursts: Vec<f64>,
     /// `D_s`.
@@ -52,7 +54,7 @@ pub(super) fn solve(accounts: &Accounts) -> Vec<f64> {
         fit_durations(accounts, &mut n_intervals);
     }
     let weight = |(&n, &seen): (&f64, &f64)| if seen > 0.0 { n / seen } else { 0.0 };
-    n_intervals.iter().zip(&n_checks).map(weight).collect()
+    n_intervals.iter().zip(&accounts.n_counted).map(weight).collect()
 }
 
 /// The first condition: where bursts from these intervals find checks.

@@ -92,7 +92,7 @@ pub struct LoopChange {
 #[must_use]
 pub fn diff(before: &Profile, after: &Profile) -> Diff {
     let matches = matching::functions(before, after);
-    let sides = [Side::of(before, matches.before), Side::of(after, matches.after)];
+    let sides = [Side::of(before, matches.before, after), Side::of(after, matches.after, before)];
     Diff {
         cpu_ns: Change::of(totals(before).cpu_ns, totals(after).cpu_ns),
         functions: functions(&sides, &matches.rows),
@@ -109,15 +109,19 @@ struct Side<'a> {
     places: Vec<Place>,
     cpu_ns: Estimate,
     unseen: Unseen,
+    /// What its counts can be off by that those of the other cannot.
+    scale_error: f64,
 }
 
 /// A block of either profile: a pair of functions, and the distance from their starts.
 type BlockKey = (u32, u64);
 
 impl<'a> Side<'a> {
-    fn of(profile: &'a Profile, places: Vec<Place>) -> Side<'a> {
+    fn of(profile: &'a Profile, places: Vec<Place>, other: &Profile) -> Side<'a> {
         let cpu_ns = totals(profile).cpu_ns;
-        Side { profile, places, cpu_ns, unseen: Unseen::of(profile, cpu_ns) }
+        let scale_variance = profile.scale_error.powi(2) - other.scale_error.powi(2);
+        let scale_error = scale_variance.max(0.0).sqrt();
+        Side { profile, places, cpu_ns, unseen: Unseen::of(profile, cpu_ns), scale_error }
     }
 
     /// Nothing if the function's code cannot be compared.
@@ -133,7 +137,8 @@ impl<'a> Side<'a> {
     }
 
     fn count(&self, count: Estimate) -> Estimate {
-        self.unseen.count(count)
+        let count = self.unseen.count(count);
+        Estimate { variance: count.variance + (self.scale_error * count.value).powi(2), ..count }
     }
 }
 

@@ -31,7 +31,7 @@ pub use methods::{MethodRow, methods};
 pub use paths::{PathRank, PathRow, paths};
 pub use ratio::{ratio, share};
 pub use regions::{RegionRow, regions};
-pub use totals::{Totals, totals};
+pub use totals::{Totals, scale_factor, totals};
 
 pub(crate) use branches::{Outcomes, outcomes};
 

@@ -14,6 +14,13 @@ pub struct Totals {
     pub cpu_ns: Estimate,
 }
 
+/// The factor within which all counts are right, with 95 % confidence; 1 in an exact profile.
+#[must_use]
+pub fn scale_factor(profile: &Profile) -> f64 {
+    let log = Estimate { variance: profile.scale_error * profile.scale_error, ..Estimate::default() };
+    log.margin().exp()
+}
+
 /// Sums a profile up.
 #[must_use]
 pub fn totals(profile: &Profile) -> Totals {

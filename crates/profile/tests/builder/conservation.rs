@@ -1,6 +1,6 @@
 //! Any program, any run: counts of complete traces are exact, in one burst or in many.
 
-use profile::builder::Options;
+use profile::builder::{Options, Taken};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -65,7 +65,7 @@ proptest! {
     fn one_burst_counts_all(program in program(), seed: u64) {
         let trace = program.run(&mut Chance(seed), 3000);
         let mut replayer = Replayer::new(&program, Options::COMPLETE);
-        let piece = Piece { last: trace.len() - 1, last_ran: true, native_ns: 1.0 };
+        let piece = Piece { last: trace.len() - 1, last_ran: true, taken: Taken::ALL, native_ns: 1.0 };
         replayer.tick(&trace, &[], At { position: 0, is_mid_block: false, cpu_ns: 1 }, Some(piece));
         let profile = replayer.profile();
         let found = counts(&program, &profile);
@@ -91,7 +91,7 @@ proptest! {
         let callers = callers_at(&program, &trace, &starts);
         let mut replayer = Replayer::new(&program, Options::COMPLETE);
         for ((&start, &end), callers) in starts.iter().zip(&ends).zip(&callers) {
-            let piece = Piece { last: end, last_ran: end == trace.len() - 1, native_ns: 1.0 };
+            let piece = Piece { last: end, last_ran: end == trace.len() - 1, taken: Taken::ALL, native_ns: 1.0 };
             replayer.tick(&trace, callers, At { position: start, is_mid_block: false, cpu_ns: 1 }, Some(piece));
         }
         let profile = replayer.profile();

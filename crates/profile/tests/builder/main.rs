@@ -5,6 +5,7 @@ mod codec;
 mod conservation;
 mod program;
 mod replay;
+mod scale;
 mod ticks;
 mod transitions;
 mod truth;

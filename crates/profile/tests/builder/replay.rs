@@ -1,7 +1,7 @@
 //! Gives pieces of a complete trace to a builder, as ticks and bursts.
 
 use profile::Builder;
-use profile::builder::{BlockRef, Burst, Options, Place, Tick};
+use profile::builder::{BlockRef, Burst, Options, Place, Taken, Tick};
 use profile::model::{BlockEnd, ModuleId, Profile, ThreadId};
 
 use crate::program::Program;
@@ -31,6 +31,7 @@ pub struct Piece {
     /// Position of the last block that it reached.
     pub last: usize,
     pub last_ran: bool,
+    pub taken: Taken,
     pub native_ns: f64,
 }
 
@@ -65,6 +66,7 @@ impl<'a> Replayer<'a> {
                 blocks: &blocks,
                 starts_mid_block: at.is_mid_block,
                 last_ran: piece.last_ran,
+                taken: piece.taken,
                 spent_ns: piece.native_ns,
             }),
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use profile::builder::{BlockRef, Builder, Burst, Coverage, Options, Place, Tick};
+use profile::builder::{BlockRef, Builder, Burst, Coverage, Options, Place, Taken, Tick};
 use profile::model::{ModuleId, ThreadId};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -84,7 +84,8 @@ proptest! {
                 let refs: Vec<BlockRef> = blocks.iter().map(|&block| BlockRef(block)).collect();
                 let stack: Vec<Place> = stack.iter().map(|&address| at(module, address)).collect();
                 let place = at(ModuleId(blocks.len() as u32 % 3), 0x1000 + u64::from(*last_ran));
-                let burst = Burst { blocks: &refs, starts_mid_block: *starts_mid_block, last_ran: *last_ran, spent_ns: *native_ns };
+                let taken = Taken::ALL;
+                let burst = Burst { blocks: &refs, starts_mid_block: *starts_mid_block, last_ran: *last_ran, taken, spent_ns: *native_ns };
                 let tick = plain(ThreadId(7), place, &stack);
                 builder.tick(&Tick { is_kernel: *is_kernel, burst: Some(burst), ..tick });
             }

@@ -92,7 +92,13 @@ fn tick(builder: &mut Builder, module: ModuleId, code: &ModuleCode, first: Block
         is_kernel: false,
         place: place(blocks[0], 0),
         stack: &stack,
-        burst: Some(Burst { blocks: &refs, starts_mid_block: false, last_ran: true, spent_ns: 10.0 }),
+        burst: Some(Burst {
+            blocks: &refs,
+            starts_mid_block: false,
+            last_ran: true,
+            taken: profile::builder::Taken::ALL,
+            spent_ns: 10.0,
+        }),
     });
 }
 

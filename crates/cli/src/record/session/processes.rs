@@ -45,7 +45,7 @@ impl Session<'_> {
         process.set_interval_ns(interval_ns(setting.rate_hz));
         process.set_burst_checks(setting.burst_checks);
         self.n_processes += 1;
-        let mut watched = Watched::new(Arc::clone(&process), id, command, &self.props.threads);
+        let mut watched = Watched::new(Arc::clone(&process), id, command, self.props);
         if self.tick_source == TickSource::Perf {
             match process.start_perf_ticks(interval_ns(setting.rate_hz)) {
                 Ok(ticks) => watched.perf_ticks = Some(ticks),

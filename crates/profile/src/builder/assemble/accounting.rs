@@ -12,6 +12,7 @@ use crate::builder::Builder;
 use crate::builder::code_map::Region;
 use crate::builder::events::Event;
 use crate::builder::strata::StratumPlace;
+use crate::builder::time_model::Slowness;
 use crate::builder::weights::Accounts;
 use crate::model::ModuleId;
 
@@ -38,11 +39,11 @@ struct PlaceTime {
 }
 
 impl Accounting {
-    pub fn new(builder: &Builder) -> Accounting {
-        let duration_ns = builder.strata.durations_ns();
-        let checks = StratumOf::new(builder).checks(builder, duration_ns.len());
+    pub fn new(builder: &Builder, slowness: &[Slowness]) -> Accounting {
+        let duration_ns = builder.strata.durations_ns(slowness);
+        let (checks, n_counted) = StratumOf::new(builder).checks(builder, duration_ns.len());
         let time_ns = vec![0.0; duration_ns.len()];
-        let accounts = Accounts { checks, n_bursts: builder.strata.burst_counts(), duration_ns, time_ns };
+        let accounts = Accounts { checks, n_counted, n_bursts: builder.strata.burst_counts(), duration_ns, time_ns };
         let mut accounting = Accounting { accounts, unknown_ns: 0.0 };
         accounting.share_time_out(builder);
         accounting
@@ -101,23 +102,29 @@ impl StratumOf {
         of
     }
 
-    /// Checks that bursts saw, by their stratum and that of the check. A check in no stratum is never the first of a burst, and rare.
-    fn checks(&self, builder: &Builder, n_strata: usize) -> Vec<Vec<(usize, f64)>> {
+    /// Checks that bursts saw, by their stratum and that of the check, and how many of them count. A check in no stratum is never the first
+    /// of a burst, and rare.
+    fn checks(&self, builder: &Builder, n_strata: usize) -> (Vec<Vec<(usize, f64)>>, Vec<f64>) {
         let known = &builder.tables.known;
         let mut sums: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); n_strata];
+        let mut n_counted = vec![0.0; n_strata];
         for (stratum, event, count) in builder.strata.counts() {
             let region = match known.events.get(event) {
                 Event::Edge { to, .. } if known.back_edges.contains(&event) => {
                     known.code.block(to).and_then(|block| block.region())
                 }
                 Event::Entry(function) => known.code.entry_region(function),
+                Event::SkippedCheck(block) => known.code.block(block).and_then(|block| block.region()),
                 _ => continue,
             };
             if let Some(of_check) = region.and_then(|region| self.get(builder, region)) {
                 *sums[stratum.index()].entry(of_check).or_default() += count;
+                let is_skipped = matches!(known.events.get(event), Event::SkippedCheck(_));
+                n_counted[stratum.index()] += if is_skipped { 0.0 } else { count };
             }
         }
-        sums.into_iter().map(|row| row.into_iter().filter(|&(_, count)| count > 0.0).collect()).collect()
+        let seen = |row: BTreeMap<usize, f64>| row.into_iter().filter(|&(_, count)| count > 0.0).collect();
+        (sums.into_iter().map(seen).collect(), n_counted)
     }
 
     fn get(&self, builder: &Builder, region: Region) -> Option<usize> {

@@ -20,6 +20,7 @@ use super::events::Event;
 use super::ids::FunctionKey;
 use super::strata::Weights;
 use super::time::TickTime;
+use super::time_model::Slowness;
 use super::{Builder, Coverage, weights};
 use crate::estimate::Estimate;
 use crate::model::{Function, FunctionId, Profile};
@@ -27,12 +28,18 @@ use crate::model::{Function, FunctionId, Profile};
 /// Zero events seen are the lower end of a 95 % interval if this many were expected.
 const RULE_OF_THREE: f64 = 3.0;
 
+/// Share of the time that is believed to be the program's in any case.
+const LEAST_UNWATCHED: f64 = 0.05;
+
 /// The profile so far.
 pub(super) fn profile(builder: &Builder) -> Profile {
     let known = &builder.tables.known;
     let functions = Functions::new(builder);
-    let accounts = Accounting::new(builder);
-    let weights = builder.strata.weigh(&weights::solve(&accounts.accounts), builder.user.n_ticks());
+    let slowness = builder.strata.slowness(&builder.options.times);
+    let accounts = Accounting::new(builder, &slowness);
+    let unwatched = unwatched_share(builder, &slowness);
+    let scales: Vec<f64> = weights::solve(&accounts.accounts).iter().map(|scale| scale * unwatched).collect();
+    let weights = builder.strata.weigh(&scales, &slowness, builder.user.n_ticks());
     let n_events = known.events.len();
     let is_complete = builder.options.coverage == Coverage::Complete;
     let estimates = match is_complete {
@@ -46,6 +53,7 @@ pub(super) fn profile(builder: &Builder) -> Profile {
         threads: builder.threads.clone(),
         ticks: builder.outcomes.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
         unseen_at_most: if is_complete { 0.0 } else { unseen_at_most(&weights) },
+        scale_error: if is_complete { 0.0 } else { weights.log_error() },
         ..Profile::default()
     };
     let unobserved = known.events.find(Event::UnobservedFlow);
@@ -57,6 +65,13 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     loops::fill(&rows, &mut profile);
     contexts::fill(builder, &functions, &estimates, &mut profile);
     profile
+}
+
+/// What of the time between ticks was the program's own. Ticks and bursts make time pass, too.
+fn unwatched_share(builder: &Builder, slowness: &[Slowness]) -> f64 {
+    let n_ticks: u64 = builder.outcomes.values().sum();
+    let watch_ns = builder.strata.watch_ns(slowness) + n_ticks as f64 * builder.options.times.tick_ns;
+    if builder.total.ns > 0.0 { (1.0 - watch_ns / builder.total.ns).max(LEAST_UNWATCHED) } else { 1.0 }
 }
 
 /// An event that was not seen is not expected more than three times in the bursts, with 95 % confidence, and each of these stands for as
