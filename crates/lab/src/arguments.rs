@@ -25,6 +25,7 @@ const EXAMPLES: &str = "Examples:
   strobe-lab corpus install             install the Debian packages of the corpus
   strobe-lab oracle --program gzip      check the analysis against what gzip executes
   strobe-lab oracle                     the same for all 25 programs (about 3 minutes)
+  strobe-lab exact-oracle --program go  compare exact counts with callgrind's
   strobe-lab complete --markdown        completeness of control-flow graphs, as a document
   strobe-lab transparency --verify      same output under recording, every trace checked
   strobe-lab pgo sqlite                 what a sampled profile is worth to BOLT and clang
@@ -46,6 +47,17 @@ pub enum Job {
         /// Examine the recordings of an earlier run instead of running the programs again.
         #[arg(long)]
         reuse: bool,
+    },
+    /// Compare exact counts with callgrind's: every instruction, edge and direct call.
+    ExactOracle {
+        #[command(flatten)]
+        selection: Selection,
+        /// Compare the recordings of an earlier run instead of running the programs again.
+        #[arg(long)]
+        reuse: bool,
+        /// Print JSON: every count that is not equal.
+        #[arg(long)]
+        json: bool,
     },
     /// Count functions with complete control flow, in the programs of the corpus and their libraries.
     Complete {

@@ -2,6 +2,7 @@
 //!
 //! - [`corpus`]: the programs that claims are checked on.
 //! - [`oracle`]: what [`callgrind`] saw a program execute, against what the analysis says it can.
+//! - [`exact_oracle`]: what callgrind counted, against what `strobe record --exact` did.
 //! - [`complete`]: how many functions have complete control flow.
 //! - [`bench`]: speed and memory.
 //! - [`fuzz`]: damaged files.
@@ -17,6 +18,7 @@ pub mod callgrind;
 pub mod complete;
 pub mod compress;
 pub mod corpus;
+pub mod exact_oracle;
 pub mod exact_speed;
 pub mod fuzz;
 pub mod module;

@@ -15,7 +15,9 @@ use lab::compress::{claims, report, trace};
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
-use lab::{bench, complete, corpus, exact_speed, fuzz, net, oracle, pgo, stratified, table, transparency, units};
+use lab::{
+    bench, complete, corpus, exact_oracle, exact_speed, fuzz, net, oracle, pgo, stratified, table, transparency, units,
+};
 
 use arguments::{Arguments, BenchJob, CompressArguments, CorpusJob, FuzzArguments, Job, PgoArguments, StreamArguments};
 
@@ -39,6 +41,14 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let recordings = if reuse { Recordings::Reuse } else { Recordings::Make };
             let report = oracle::run(&data, &programs, recordings, Threads::available())?;
             show(&report)?;
+            Ok(report.holds())
+        }
+        Job::ExactOracle { selection, reuse, json } => {
+            let (data, programs) = selection.prepare()?;
+            let recordings = if reuse { Recordings::Reuse } else { Recordings::Make };
+            let strobe = transparency::strobe_program()?;
+            let report = exact_oracle::run(&strobe, &data, &programs, recordings, Threads::available())?;
+            show(if json { format!("{:#}\n", report.to_json()) } else { report.to_string() })?;
             Ok(report.holds())
         }
         Job::Complete { markdown } => {

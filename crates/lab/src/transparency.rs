@@ -186,12 +186,12 @@ fn steady(program: &str, content: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The `strobe` that was built beside this program.
+/// The `strobe` that was built beside this program, or beside the folder that test programs are in.
 pub fn strobe_program() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
-    let program = own.with_file_name("strobe");
-    if !program.exists() {
-        bail!("{} is missing; build it with `cargo build --release`", program.display());
+    let programs: Vec<PathBuf> = own.ancestors().skip(1).take(2).map(|folder| folder.join("strobe")).collect();
+    match programs.iter().find(|program| program.is_file()) {
+        Some(program) => Ok(program.clone()),
+        None => bail!("{} is missing; build it with `cargo build -p strobe`", own.with_file_name("strobe").display()),
     }
-    Ok(program)
 }

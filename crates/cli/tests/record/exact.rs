@@ -23,7 +23,7 @@ fn program() -> Executable {
     Program::new("counted.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build()
 }
 
-fn counted(executable: &Executable, what: &str) -> Profile {
+pub fn counted(executable: &Executable, what: &str) -> Profile {
     let outcome = finish("exact mode", start_recorded(executable, &[what]));
     assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
     let path = executable.beside("profile");

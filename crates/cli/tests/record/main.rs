@@ -17,4 +17,5 @@ mod process;
 mod programs;
 mod recorder;
 mod selftest;
+mod stepped;
 mod traces;

@@ -80,6 +80,7 @@ fn about_ms(milliseconds: u64) -> Estimate {
 pub fn program() -> Profile {
     Profile {
         facts: facts(),
+        scale_error: 0.0,
         modules: vec![Module { path: "/no/such/program".to_owned(), build_id: "aabb".to_owned() }],
         functions: vec![
             function(0x1000, "main", 1, 100),

@@ -120,11 +120,12 @@ pub struct JumpCount {
     pub executed_conditionally: Option<u64>,
 }
 
-/// Runs a workload under callgrind; `out` is the file for the recording, beside which callgrind's messages go.
-pub fn record(data: &Data, workload: &Workload, out: &Path) -> anyhow::Result<()> {
+/// Runs a workload under callgrind; `out` is the file for the recording, beside which callgrind's messages go. `in_front` is put in front
+/// of `valgrind`.
+pub fn record(data: &Data, workload: &Workload, in_front: &str, out: &Path) -> anyhow::Result<()> {
     let log = out.with_extension("log");
     let prefix = format!(
-        "valgrind --tool=callgrind --dump-instr=yes --collect-jumps=yes --log-file='{}' --callgrind-out-file='{}'",
+        "{in_front} valgrind --tool=callgrind --dump-instr=yes --collect-jumps=yes --log-file='{}' --callgrind-out-file='{}'",
         log.display(),
         out.display()
     );

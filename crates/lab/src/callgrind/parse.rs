@@ -1,8 +1,8 @@
 //! Reader of callgrind's output format, one line at a time.
 //!
 //! A cost line is `address line cost`, where address and line may be relative (`+n`, `-n`, `*`) to those of the previous cost
-//! line. A `calls=`, `jump=` or `jcnd=` line says what the instruction of the *next* cost line did; its own target is relative
-//! to the previous cost line too. Names are written once as `(id) name`, then as `(id)`. A jump that leaves its function names
+//! line. A `calls=`, `jump=` or `jcnd=` line says what the instruction of the *next* line did, which is written like a cost line but is
+//! none: it and the target are relative to the previous cost line too, and the next cost line is not relative to it. Names are written once as `(id) name`, then as `(id)`. A jump that leaves its function names
 //! the function (`jfn=`) but not the object, so objects of functions are remembered and such jumps resolved at the end.
 
 use std::collections::HashMap;
@@ -242,7 +242,6 @@ impl Parser {
         }
         let mut fields = line.split_ascii_whitespace();
         let at = self.address(fields.next().unwrap_or_default())?;
-        self.previous = at;
         if self.has_line_numbers {
             fields.next();
         }
@@ -250,6 +249,7 @@ impl Parser {
         match self.pending.take() {
             Some(pending) => self.transition(object, at, pending),
             None => {
+                self.previous = at;
                 let cost = fields.next().map_or(Ok(0), number)?;
                 self.counted = self.counted.saturating_add(cost);
                 let executed = self.objects[object.0].executed.entry(at).or_default();

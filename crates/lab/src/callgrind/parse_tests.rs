@@ -24,9 +24,9 @@ fn relative_addresses_follow_the_previous_cost_line() {
 }
 
 #[test]
-fn a_jump_belongs_to_the_next_line_and_is_relative_to_the_previous_one() {
+fn a_jump_belongs_to_the_next_line_and_both_are_relative_to_the_previous_cost_line() {
     let recording = read(
-        "ob=(1) /bin/x\nfn=(1) f\n0x1000 0 4\njcnd=3/4 +16 0 \n+2 0 \n+2 0 1\njump=1 0x1000 0 \n* 0 \ntotals: 5\n",
+        "ob=(1) /bin/x\nfn=(1) f\n0x1000 0 4\njcnd=3/4 +16 0 \n+2 0 \n+4 0 1\njump=1 0x1000 0 \n* 0 \ntotals: 5\n",
     );
     let object = &recording.unwrap().objects[0];
     let conditional = JumpCount { taken: 3, executed_conditionally: Some(4) };

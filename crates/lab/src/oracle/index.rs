@@ -88,6 +88,13 @@ impl<'a> Index<'a> {
         places.iter().map(|place| BlockEnd { function: &module.functions[place.function as usize], block: place.block })
     }
 
+    /// Whether an indirect jump can lead to an address of its own function.
+    #[must_use]
+    pub fn is_table_entry(&self, from: Svma, to: Svma) -> bool {
+        let leads_there = |way: EdgeFacts| way.kind == EdgeKind::JumpTable && way.target == Some(to);
+        self.block_ends(from).any(|end| end.ways_out().any(leads_there))
+    }
+
     /// Addresses of calls that the analysis says do not come back, with their return sites.
     pub fn calls_without_return(&self) -> impl Iterator<Item = (Svma, Svma)> {
         let functions = self.module.functions.iter();
@@ -117,13 +124,25 @@ impl<'a> Index<'a> {
         self.image.code_regions().iter().any(|region| region.name != ".text" && region.range.contains(at))
     }
 
-    /// Name of the function that an address belongs to, with the offset in it.
+    /// An address with the function that it belongs to.
     #[must_use]
     pub fn describe(&self, at: Svma) -> String {
-        match self.module.function_at(at) {
-            Some(function) => format!("{} in {}", at, self.image.name_of(function.entry).demangled()),
+        match self.function_name(at) {
+            Some(name) => format!("{at} in {name}"),
             None => format!("{at} outside every function"),
         }
+    }
+
+    /// The function that an address belongs to.
+    #[must_use]
+    pub fn function(&self, at: Svma) -> Option<&'a FunctionFlow> {
+        self.module.function_at(at)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn function_name(&self, at: Svma) -> Option<String> {
+        Some(self.image.name_of(self.function(at)?.entry).demangled())
     }
 }
 

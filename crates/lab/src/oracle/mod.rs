@@ -42,7 +42,7 @@ pub fn run(data: &Data, workloads: &[Workload], recordings: Recordings, threads:
     let recorded = threads.map(workloads, |workload| {
         let path = dir.join(workload.name).with_extension("callgrind");
         if recordings == Recordings::Make || !path.exists() {
-            callgrind::record(data, workload, &path)?;
+            callgrind::record(data, workload, "", &path)?;
         }
         progress.inc(1);
         progress.set_message(workload.name);

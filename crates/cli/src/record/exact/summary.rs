@@ -59,6 +59,7 @@ pub fn facts(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &En
         ("threads", session.counters.threads.to_string()),
         ("threads_unprofiled", session.counters.threads_unprofiled.to_string()),
         ("native_excursions", n_excursions(totals).to_string()),
+        ("abandoned_processes", totals.n_abandoned.to_string()),
         ("native_cycles", totals.native_cycles.to_string()),
         ("lost_paths", totals.lost_paths.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),

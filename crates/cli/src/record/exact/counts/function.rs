@@ -213,7 +213,7 @@ impl<'a> Adder<'a> {
             match cfg.block(from).transfer {
                 Transfer::Next | Transfer::Jump(_) | Transfer::Branch(_) => {
                     let to = to.map(|to| cfg.block(to).range.start).or(cfg.edge_facts(edge).target);
-                    let callee = to.and_then(|to| super::function_entered_at(self.module.flow, to));
+                    let callee = to.and_then(|to| self.module.flow.function_containing(to));
                     self.add_call(builder, from, callee, true, count)?;
                 }
                 Transfer::IndirectJump => gaps.n_indirect_jumps = gaps.n_indirect_jumps.saturating_add(count),

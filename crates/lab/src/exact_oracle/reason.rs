@@ -1,0 +1,259 @@
+//! Why a count can differ that both observers have right, or that strobe says it does not have.
+//!
+//! Some reasons show in the counts themselves ([`Explainer::of_flow`]), so that little else can hide behind them. Others are places where the two
+//! runs are not the same program, however alike their conditions: these go by function ([`Explainer::of_function`]).
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use flow::cfg::EdgeKind;
+use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights};
+use flow::{FunctionFlow, Transfer};
+use iced_x86::{CpuidFeature, Instruction, Mnemonic};
+use image::Svma;
+
+use super::compare::Finding;
+use super::counts::{Counts, Place};
+use crate::oracle::Index;
+
+/// Why a stable count is not the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The program ended in the middle of the block: strobe counts all of it, callgrind nothing.
+    End,
+    /// Block counts do not determine where the jump went, and strobe has no counter for it; its edges do not add up to its executions.
+    Undetermined,
+    /// A path that never ended: the program ended, or the function was left by `longjmp`. Not more are missing than calls did not return.
+    Unfinished,
+    /// The function has more path numbers than strobe can tell apart.
+    Unnumbered,
+    /// valgrind hides the kernel's library (vDSO), and with it a file that the dynamic linker keeps a list of.
+    Vdso,
+    /// strobe's runtime stands before the function, or has it do more.
+    Runtime,
+    /// The function asks which processor it runs on, and valgrind shows another.
+    Processor,
+    /// The function computes with x87 instructions, which have 80 bits, but 64 under valgrind.
+    Precision,
+    /// A string function of libc, called as often, chooses its way by the alignment or length of its strings: valgrind aligns the program's
+    /// arguments otherwise, and prints other numbers where [`Reason::Precision`] matters.
+    Alignment,
+}
+
+impl Reason {
+    /// All, in order.
+    pub const ALL: [Reason; 9] = [
+        Reason::End,
+        Reason::Undetermined,
+        Reason::Unfinished,
+        Reason::Unnumbered,
+        Reason::Vdso,
+        Reason::Runtime,
+        Reason::Processor,
+        Reason::Precision,
+        Reason::Alignment,
+    ];
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Reason::End => "the program ended here",
+            Reason::Undetermined => "undetermined edge",
+            Reason::Unfinished => "unfinished path",
+            Reason::Unnumbered => "too many paths",
+            Reason::Vdso => "no vDSO under valgrind",
+            Reason::Runtime => "strobe's runtime",
+            Reason::Processor => "valgrind's processor",
+            Reason::Precision => "precision under valgrind",
+            Reason::Alignment => "alignment of strings",
+        })
+    }
+}
+
+/// Functions in which the two runs are not the same program.
+const ELSEWHERE: &[(Reason, &str, &[&str])] = &[
+    (Reason::Vdso, "ld-linux-x86-64.so.2", &["_dl_fini", "_dl_sort_maps", "dfs_traversal.part.0", "memcpy"]),
+    (Reason::Vdso, LIBC, &["time", "time_syscall", "__gettimeofday", "__gettimeofday_syscall", "clock_gettime"]),
+    (
+        Reason::Runtime,
+        LIBC,
+        &["__register_atfork", "__unregister_atfork", "pthread_key_create", "__libc_sigaction", "sigaction", "signal"],
+    ),
+];
+const LIBC: &str = "libc.so.6";
+/// How the names of string functions begin, of which there is one for each kind of processor.
+const STRING_FUNCTIONS: [&str; 4] = ["__str", "__mem", "__wcs", "__wmem"];
+const FOR_PROCESSOR: &str = "_sse2";
+
+/// Finds reasons in one file.
+#[derive(Debug)]
+pub struct Explainer<'a> {
+    index: &'a Index<'a>,
+    file: &'a str,
+    names: &'a HashMap<u64, Vec<String>>,
+    callgrind: &'a Counts,
+    strobe: &'a Counts,
+    counts_paths: bool,
+    /// Calls that did not return, by entry of the function.
+    n_unreturned: HashMap<Svma, u64>,
+    /// Entries of functions that ask for the processor.
+    with_cpuid: HashSet<Svma>,
+    /// Entries of functions that execute x87 instructions.
+    with_x87: HashSet<Svma>,
+}
+
+impl<'a> Explainer<'a> {
+    /// `names` are names of functions by their entry, `counts` those of callgrind and strobe, and `counts_paths` is what strobe counted.
+    #[must_use]
+    pub fn new(
+        index: &'a Index<'a>,
+        file: &'a str,
+        names: &'a HashMap<u64, Vec<String>>,
+        [callgrind, strobe]: [&'a Counts; 2],
+        counts_paths: bool,
+    ) -> Explainer<'a> {
+        let n_unreturned = unreturned_calls(index, callgrind);
+        let with_cpuid = functions_with(index, callgrind, |insn| insn.mnemonic() == Mnemonic::Cpuid);
+        let with_x87 = functions_with(index, callgrind, |insn| insn.cpuid_features().contains(&CpuidFeature::FPU));
+        Explainer { index, file, names, callgrind, strobe, counts_paths, n_unreturned, with_cpuid, with_x87 }
+    }
+
+    /// The reason why a count differs, if it has one.
+    #[must_use]
+    pub fn reason(&self, finding: &Finding) -> Option<Reason> {
+        let function = self.index.function(finding.place.at())?;
+        self.of_flow(function, finding).or_else(|| self.of_function(function))
+    }
+
+    fn of_function(&self, function: &FunctionFlow) -> Option<Reason> {
+        if self.with_cpuid.contains(&function.entry) {
+            return Some(Reason::Processor);
+        }
+        if self.with_x87.contains(&function.entry) {
+            return Some(Reason::Precision);
+        }
+        let names = self.names.get(&function.entry.0)?;
+        let is_listed = |(_, file, functions): &&(Reason, &str, &[&str])| {
+            *file == self.file && names.iter().any(|name| functions.contains(&name.as_str()))
+        };
+        if let Some(&(reason, ..)) = ELSEWHERE.iter().find(is_listed) {
+            return Some(reason);
+        }
+        let is_string_function = |name: &String| {
+            STRING_FUNCTIONS.iter().any(|start| name.starts_with(start)) && name.contains(FOR_PROCESSOR)
+        };
+        let entry = Place::Instruction(function.entry);
+        let is_called_as_often = count(self.callgrind, entry) == count(self.strobe, entry);
+        let is_alignment = self.file == LIBC && is_called_as_often && names.iter().any(is_string_function);
+        is_alignment.then_some(Reason::Alignment)
+    }
+
+    fn of_flow(&self, function: &FunctionFlow, finding: &Finding) -> Option<Reason> {
+        let Finding { place, callgrind, strobe, .. } = *finding;
+        if strobe == callgrind + 1 && self.is_last_block(function, place.at()) {
+            return Some(Reason::End);
+        }
+        if strobe > callgrind {
+            return None;
+        }
+        if let Place::Edge(from, _) = place
+            && self.edges_from(function, from) < count(self.strobe, Place::Instruction(from))
+        {
+            return Some(Reason::Undetermined);
+        }
+        if !self.counts_paths {
+            return None;
+        }
+        let n_unreturned = self.n_unreturned.get(&function.entry).copied().unwrap_or(0);
+        if callgrind - strobe <= n_unreturned {
+            Some(Reason::Unfinished)
+        } else if has_too_many_paths(function) {
+            Some(Reason::Unnumbered)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the block has a system call that callgrind never saw.
+    fn is_last_block(&self, function: &FunctionFlow, at: Svma) -> bool {
+        let mut blocks = function.cfg.blocks.iter().filter(|block| block.range.contains(at));
+        blocks.any(|block| {
+            let first = block.range.start;
+            let insns = std::iter::successors(self.index.instruction(first), |insn| {
+                self.index.instruction(Svma(insn.next_ip())).filter(|next| block.range.contains(Svma(next.ip())))
+            });
+            let mut system_calls = insns.filter(|insn| insn.mnemonic() == Mnemonic::Syscall);
+            system_calls.any(|insn| {
+                let place = Place::Instruction(Svma(insn.ip()));
+                count(self.strobe, place) == count(self.callgrind, place) + 1
+            })
+        })
+    }
+
+    /// How often a jump went somewhere, according to strobe.
+    fn edges_from(&self, function: &FunctionFlow, from: Svma) -> u64 {
+        let cfg = &function.cfg;
+        let Some(block) = cfg.graph.blocks().find(|&block| cfg.block(block).last() == from) else { return 0 };
+        let targets = cfg.graph.out_edges(block).filter_map(|edge| cfg.edge_facts(edge).target);
+        targets.map(|to| count(self.strobe, Place::Edge(from, to))).sum()
+    }
+}
+
+fn count(counts: &Counts, place: Place) -> u64 {
+    counts.get(&place).copied().unwrap_or(0)
+}
+
+/// By entry of the function: calls that were executed more often than what follows them, as far as that was not reached by jumps; and the
+/// block in which the program ended, which jumps reached more often than callgrind says that it was executed.
+fn unreturned_calls(index: &Index<'_>, counts: &Counts) -> HashMap<Svma, u64> {
+    let mut arrivals: HashMap<Svma, u64> = HashMap::new();
+    for (place, n) in counts {
+        if let Place::Edge(_, to) = *place {
+            *arrivals.entry(to).or_default() += n;
+        }
+    }
+    let mut unreturned: HashMap<Svma, u64> = HashMap::new();
+    for (&to, &n) in &arrivals {
+        let n_vanished = n.saturating_sub(count(counts, Place::Instruction(to)));
+        if let Some(function) = index.function(to).filter(|_| n_vanished != 0 && !index.is_outside_text(to)) {
+            *unreturned.entry(function.entry).or_default() += n_vanished;
+        }
+    }
+    for (&place, &n) in counts {
+        let Place::Instruction(at) = place else { continue };
+        let Some(insn) = index.instruction(at) else { continue };
+        let is_call = matches!(Transfer::of(&insn), Transfer::Call(_) | Transfer::IndirectCall);
+        if let Some(function) = index.function(at).filter(|_| is_call) {
+            let site = Svma(insn.next_ip());
+            let executed = count(counts, Place::Instruction(site));
+            let n_returned = executed.saturating_sub(arrivals.get(&site).copied().unwrap_or(0));
+            *unreturned.entry(function.entry).or_default() += n.saturating_sub(n_returned);
+        }
+    }
+    unreturned
+}
+
+/// Entries of functions that execute certain instructions.
+fn functions_with(index: &Index<'_>, counts: &Counts, is_such: impl Fn(&Instruction) -> bool) -> HashSet<Svma> {
+    let entries = counts.keys().filter_map(|&place| {
+        let Place::Instruction(at) = place else { return None };
+        let insn = index.instruction(at).filter(&is_such)?;
+        index.function(Svma(insn.ip())).map(|function| function.entry)
+    });
+    entries.collect()
+}
+
+/// Whether numbers of paths, and of paths that begin at return sites, need more than 32 bits.
+fn has_too_many_paths(function: &FunctionFlow) -> bool {
+    let cfg = &function.cfg;
+    let weights = estimate_weights(&cfg.graph, &function.loops);
+    let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
+    let plan = PathPlan::new(&cfg.graph, &PlanOptions { truncation, order, max_paths: DEFAULT_MAX_PATHS });
+    let calls = cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::Call);
+    let mut sites: Vec<_> = calls.filter_map(|edge| cfg.graph.edge(edge).to).collect();
+    sites.sort_unstable();
+    sites.dedup();
+    let numbers = sites.into_iter().map(|site| plan.paths_from(site));
+    numbers.fold(plan.n_paths(), u64::saturating_add) > DEFAULT_MAX_PATHS
+}
