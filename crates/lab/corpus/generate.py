@@ -6,8 +6,9 @@ Makes DIR/in and DIR/out; the commands of workloads.tsv then run from DIR. Every
 machines with the same Debian packages run the same instructions. One function per program; a stamp per program holds the hash
 of this file and the size, and an input whose stamp is current is not made again.
 
-SIZE scales the work: full = 2-4 s of native CPU time per program, short = about a twentieth (for tools that slow a program
-down 50 times), tiny = the least that still exercises the program.
+SIZE scales the work: long = 10 s of native CPU time per program or more, full = 1-4 s, short = about 0.3 s (for tools that slow a
+program down 50 times), tiny = the least that still exercises the program. Of pairs, the first is for encoding, the second for
+decoding.
 """
 
 import hashlib
@@ -21,26 +22,36 @@ import subprocess
 import sys
 
 SIZES = {
+    "long": dict(
+        text_bytes=16_000_000, text_repeats=4, records=250_000, c_functions=760, go_moves=62, perl_lines=700_000,
+        gap=(9, 24, 9_000_000, 16, 130), sentences=950, image_tiles=(10, 8), image=(2400, 1800), speech_seconds=480,
+        speech_repeats=(34, 80), frames=(480, 75), video_repeats=340, chess=(12, 13), render=(1500, 1125),
+        lua=(10, 1_500_000, 800_000, 18_000_000), newlisp=(21, 38, 200_000, 9), scheme=(24, 10),
+        python=(10, 12_000_000, 8_000_000, 13_000_000, 650_000), network=(3800, 29_000, 195), sql=(580_000, 2_900_000),
+        pdp11_outer=2200, device="8k", registers=70, cells=2200, annealing_speedup=1,
+    ),
     "full": dict(
-        text_bytes=16_000_000, records=250_000, c_functions=200, go_moves=15, perl_lines=150_000, gap=(9, 24, 400_000, 16, 130),
-        sentences=190, image_tiles=4, image=(2400, 1800), speech_seconds=480, speech_repeats=(8, 20), frames=75, video_repeats=60,
-        chess=(12, 4), render=(640, 480), lua=(9, 300_000, 150_000, 3_500_000), newlisp=(21, 34, 40_000, 8), scheme=(18, 9),
-        python=(9, 2_200_000, 1_500_000, 2_500_000, 120_000), network=(2300, 18_000, 120), sql=(120_000, 600_000), pdp11_outer=512,
-        registers=19, cells=700, annealing_speedup=1,
+        text_bytes=16_000_000, text_repeats=1, records=250_000, c_functions=200, go_moves=15, perl_lines=150_000,
+        gap=(9, 24, 400_000, 16, 130), sentences=190, image_tiles=(4, 4), image=(2400, 1800), speech_seconds=480,
+        speech_repeats=(8, 20), frames=(75, 75), video_repeats=60, chess=(12, 4), render=(640, 480),
+        lua=(9, 300_000, 150_000, 3_500_000), newlisp=(21, 34, 40_000, 8), scheme=(18, 9),
+        python=(9, 2_200_000, 1_500_000, 2_500_000, 120_000), network=(2300, 18_000, 120), sql=(120_000, 600_000),
+        pdp11_outer=512, device="1k", registers=19, cells=700, annealing_speedup=1,
     ),
     "short": dict(
-        text_bytes=700_000, records=12_000, c_functions=3, go_moves=2, perl_lines=5_000, gap=(6, 11, 4_000, 8, 30),
-        sentences=6, image_tiles=1, image=(1600, 1200), speech_seconds=80, speech_repeats=(2, 4), frames=4, video_repeats=30,
-        chess=(8, 3), render=(128, 96), lua=(7, 15_000, 8_000, 150_000), newlisp=(15, 25, 4_000, 6), scheme=(12, 7),
-        python=(6, 90_000, 60_000, 100_000, 5_000), network=(400, 3_000, 60), sql=(5_000, 25_000), pdp11_outer=12,
-        registers=2, cells=80, annealing_speedup=15,
+        text_bytes=1_600_000, text_repeats=1, records=27_000, c_functions=18, go_moves=3, perl_lines=18_000,
+        gap=(6, 11, 4_000, 8, 30), sentences=6, image_tiles=(2, 2), image=(1600, 1200), speech_seconds=80,
+        speech_repeats=(5, 12), frames=(8, 4), video_repeats=130, chess=(9, 4), render=(128, 96),
+        lua=(7, 60_000, 30_000, 500_000), newlisp=(15, 30, 12_000, 6), scheme=(14, 8),
+        python=(7, 250_000, 150_000, 250_000, 12_000), network=(900, 7_000, 80), sql=(18_000, 90_000), pdp11_outer=50,
+        device="1k", registers=2, cells=260, annealing_speedup=10,
     ),
     "tiny": dict(
-        text_bytes=60_000, records=1_000, c_functions=2, go_moves=1, perl_lines=300, gap=(5, 11, 200, 4, 10),
-        sentences=2, image_tiles=1, image=(160, 120), speech_seconds=10, speech_repeats=(1, 1), frames=3, video_repeats=1,
-        chess=(4, 1), render=(32, 24), lua=(5, 1_000, 500, 2_000), newlisp=(8, 12, 200, 4), scheme=(8, 4),
-        python=(4, 2_000, 2_000, 5_000, 200), network=(120, 500, 20), sql=(300, 1_500), pdp11_outer=1,
-        registers=2, cells=30, annealing_speedup=50,
+        text_bytes=60_000, text_repeats=1, records=1_000, c_functions=2, go_moves=1, perl_lines=300,
+        gap=(5, 11, 200, 4, 10), sentences=2, image_tiles=(1, 1), image=(160, 120), speech_seconds=10,
+        speech_repeats=(1, 1), frames=(3, 3), video_repeats=1, chess=(4, 1), render=(32, 24), lua=(5, 1_000, 500, 2_000),
+        newlisp=(8, 12, 200, 4), scheme=(8, 4), python=(4, 2_000, 2_000, 5_000, 200), network=(120, 500, 20),
+        sql=(300, 1_500), pdp11_outer=1, device="1k", registers=2, cells=30, annealing_speedup=50,
     ),
 }
 
@@ -71,9 +82,10 @@ def text_files(p):
     records = b"".join(
         struct.pack("<IHHd", i, (i * 7919) & 0xFFFF, rng.getrandbits(4), math.sin(i * 0.01)) for i in range(p["records"])
     )
-    write("text.txt", text)
-    write("mix.bin", text[: n // 2].encode() + records + text[n // 2 : 3 * n // 4].encode())
-    write("big.bin", text.encode() + records + zipf_text(n, 2)[0].encode())
+    times = p["text_repeats"]
+    write("text.txt", text * times)
+    write("mix.bin", (text[: n // 2].encode() + records + text[n // 2 : 3 * n // 4].encode()) * times)
+    write("big.bin", (text.encode() + records + zipf_text(n, 2)[0].encode()) * times)
 
 
 def c_source(p):
@@ -174,9 +186,12 @@ def sentences(p):
 
 
 def image(p):
-    """A picture of waves, noise and hard edges, tiled."""
+    picture(p, p["image_tiles"][0], "image.ppm")
+
+
+def picture(p, tiles, name):
+    """Waves, noise and hard edges, tiled."""
     width, height = p["image"]
-    tiles = p["image_tiles"]
     rng = random.Random(5)
     noise = bytes(rng.getrandbits(4) for _ in range(65536))
     wave_x = [int(60 * math.sin(x * 0.013)) for x in range(width)]
@@ -191,12 +206,13 @@ def image(p):
             value = max(0, min(255, value))
             row[3 * x : 3 * x + 3] = bytes((value, (value + x // 16) & 255, value * 3 >> 2))
         rows.append(bytes(row) * tiles)
-    write("image.ppm", b"P6\n%d %d\n255\n" % (width * tiles, height * tiles) + b"".join(rows) * tiles)
+    write(name, b"P6\n%d %d\n255\n" % (width * tiles, height * tiles) + b"".join(rows) * tiles)
 
 
 def compressed_image(p):
-    image(p)
-    run("cjpeg", "-quality", "90", "-progressive", "-arithmetic", "-outfile", "image.jpg", "image.ppm")
+    picture(p, p["image_tiles"][1], "plain.ppm")
+    run("cjpeg", "-quality", "90", "-progressive", "-arithmetic", "-outfile", "image.jpg", "plain.ppm")
+    os.remove("plain.ppm")
 
 
 def speech(p):
@@ -224,6 +240,10 @@ def speech_gsm(p):
 
 
 def video(p):
+    frames(p["frames"][0], "video.y4m")
+
+
+def frames(n_frames, name):
     """352x288 frames: a scrolling texture with a moving box."""
     width, height = 352, 288
     rng = random.Random(3)
@@ -231,9 +251,9 @@ def video(p):
         [(int(90 + 60 * math.sin(x * 0.11) * math.cos(y * 0.07)) + rng.getrandbits(4)) & 255 for x in range(512)]
         for y in range(512)
     ]
-    with open("video.y4m", "wb") as file:
+    with open(name, "wb") as file:
         file.write(b"YUV4MPEG2 W352 H288 F25:1 Ip A1:1 C420jpeg\n")
-        for frame in range(p["frames"]):
+        for frame in range(n_frames):
             file.write(b"FRAME\n")
             dx, dy = (frame * 3) % 160, (frame * 2) % 220
             for y in range(height):
@@ -248,9 +268,9 @@ def video(p):
 
 
 def compressed_video(p):
-    video(p)
-    with open("video.y4m", "rb") as frames:
-        run("mpeg2enc", "-v", "0", "-M", "0", "-f", "3", "-b", "3000", "-o", "video_once.m2v", stdin=frames)
+    frames(p["frames"][1], "video_once.y4m")
+    with open("video_once.y4m", "rb") as file:
+        run("mpeg2enc", "-v", "0", "-M", "0", "-f", "3", "-b", "3000", "-o", "video_once.m2v", stdin=file)
     write("video.m2v", open("video_once.m2v", "rb").read() * p["video_repeats"])
 
 
@@ -410,7 +430,7 @@ def pdp11_program(p):
 
 
 def fpga_design(p):
-    """Cross-coupled shift registers, synthesized to a netlist."""
+    """Cross-coupled shift registers, synthesized to a netlist, and the options for a device that has room for it."""
     rng = random.Random(33)
     n = p["registers"]
     out = ["module top(input clk,input [7:0] a,output reg [7:0] q);"]
@@ -421,6 +441,8 @@ def fpga_design(p):
         )
     out.append(" always @(posedge clk) q <= " + "^".join(f"s{i}[15:8]" for i in range(n)) + ";\nendmodule")
     write("design.v", "\n".join(out) + "\n")
+    device = p["device"]
+    write("device", f"-d {device} -c /usr/share/fpga-icestorm/chipdb/chipdb-{device}.txt\n")
     run("yosys", "-q", "-p", "read_verilog design.v; synth_ice40 -top top -blif design.blif")
 
 

@@ -10,7 +10,7 @@ use lab::compress::report;
 use lab::compress::stream::{Kind, Stream};
 use lab::compress::synthetic::{self, Zipf};
 use lab::corpus::{self, Data, Size, Workload};
-use lab::{bench, fuzz, pgo, stratified};
+use lab::{accuracy, bench, claims, fuzz, pgo, stratified};
 use sampling::{Expression, Rate, TableSize};
 
 /// Evaluates strobe: corpus, oracle, completeness, speed, fuzzing.
@@ -28,6 +28,8 @@ const EXAMPLES: &str = "Examples:
   strobe-lab exact-oracle --program go  compare exact counts with callgrind's
   strobe-lab complete --markdown        completeness of control-flow graphs, as a document
   strobe-lab transparency --verify      same output under recording, every trace checked
+  strobe-lab claims                     everything that is claimed, measured (90 minutes)
+  strobe-lab accuracy --size full       sampled profiles against exact ones
   strobe-lab pgo sqlite                 what a sampled profile is worth to BOLT and clang
   strobe-lab stratified                 the Monte Carlo experiments of stratified sampling
   strobe-lab stream edges --program gcc record 16 million branches of gcc
@@ -79,6 +81,12 @@ pub enum Job {
         #[arg(long)]
         markdown: bool,
     },
+    /// Measure the claims of the papers and our own, and write a report; what was measured before is kept.
+    Claims(ClaimsArguments),
+    /// Compare sampled profiles with exact ones, program by program.
+    Accuracy(AccuracyArguments),
+    /// Run programs under other profilers, in turn, and compare cost and features.
+    Peers(PeersArguments),
     /// Optimize programs by sampled, exact and flipped profiles, and compare the results.
     Pgo(PgoArguments),
     /// Repeat the Monte Carlo experiments of stratified sampling (claims S1 and S2).
@@ -110,6 +118,8 @@ pub enum CorpusJob {
     Install,
     /// Make the inputs; those that are current are kept.
     Gen(Selection),
+    /// Run the programs as they are and compare what they put out with the hashes of the corpus.
+    Run(Selection),
 }
 
 #[derive(Debug, Subcommand)]
@@ -180,6 +190,77 @@ impl Selection {
         let programs = corpus::select(&self.programs)?;
         Ok((Data::generate(&self.dir, self.size, &programs)?, programs))
     }
+}
+
+#[derive(Debug, Args)]
+pub struct ClaimsArguments {
+    /// Claims to measure, such as P2 F3 [default: all].
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// How much to measure.
+    #[arg(long, value_enum, default_value_t = claims::Set::Quick)]
+    pub set: claims::Set,
+    /// Programs of the corpus to use, by name [default: by set].
+    #[arg(long = "program", value_name = "NAME", num_args = 1..)]
+    pub programs: Vec<String>,
+    /// Measure anew what was measured before.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Directory of inputs and exact profiles.
+    #[arg(long, value_name = "DIR", default_value = corpus::DEFAULT_DIR)]
+    pub dir: PathBuf,
+    /// Directory of sources and of programs built from them.
+    #[arg(long, value_name = "DIR", default_value = "target/pgo")]
+    pub source_dir: PathBuf,
+    /// Directory of the report, and of what it is made of.
+    #[arg(long, value_name = "DIR", default_value = "report")]
+    pub report: PathBuf,
+    /// Also write the report as a document of the project.
+    #[arg(long, value_name = "FILE")]
+    pub document: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct AccuracyArguments {
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Ticks per CPU second; several make several rows [default: as `strobe record` chooses].
+    #[arg(long = "rate", value_name = "HZ", num_args = 1..)]
+    pub rates: Vec<f64>,
+    /// Lengths of bursts, in checks [default: as `strobe record` chooses].
+    #[arg(long = "burst", value_name = "CHECKS", num_args = 1..)]
+    pub bursts: Vec<u32>,
+    /// What a tick leads to: burst, or SAMPLES,STRIDE (PEP), or SAMPLES,STRIDE,full (Arnold and Grove).
+    #[arg(long = "policy", value_name = "POLICY", num_args = 1..)]
+    pub policies: Vec<accuracy::Policy>,
+    /// Recordings that are added up before they are judged.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub runs: NonZeroUsize,
+    /// Print Markdown.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PeersArguments {
+    /// Programs of the corpus to use, by name [default: all].
+    #[arg(long = "program", value_name = "NAME", num_args = 1..)]
+    pub programs: Vec<String>,
+    /// Programs to build from source for tools that need that: sqlite, lua, cppcheck; several, or `none`.
+    #[arg(long = "built", value_name = "NAME", num_args = 1.., default_values = ["lua", "sqlite"])]
+    pub built: Vec<String>,
+    /// Rounds in which every tool runs once.
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub rounds: NonZeroUsize,
+    /// Directory of inputs and outputs.
+    #[arg(long, value_name = "DIR", default_value = corpus::DEFAULT_DIR)]
+    pub dir: PathBuf,
+    /// Directory of sources and of programs built from them.
+    #[arg(long, value_name = "DIR", default_value = "target/pgo")]
+    pub source_dir: PathBuf,
+    /// Print Markdown.
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,9 @@
 //!
 //! `corpus/workloads.tsv` lists the programs; `corpus/generate.py` makes their inputs in a data directory. Both are compiled
 //! into the binary, so that the lab needs no source tree. A workload is a shell command run from the data directory; a tool's
-//! command line goes straight in front of it.
+//! command line goes straight in front of it. What it must put out is in [`outputs`].
+
+pub mod outputs;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -95,10 +97,12 @@ pub fn table() -> Table {
 pub enum Size {
     /// The least that exercises the program.
     Tiny,
-    /// About 0.1 s of native time; for tools that slow programs down 50 times.
+    /// About 0.3 s of native time; for tools that slow programs down 50 times.
     Short,
-    /// 2 to 4 s of native time.
+    /// 1 to 4 s of native time.
     Full,
+    /// 10 s of native time or more.
+    Long,
 }
 
 impl fmt::Display for Size {
@@ -107,6 +111,7 @@ impl fmt::Display for Size {
             Size::Tiny => "tiny",
             Size::Short => "short",
             Size::Full => "full",
+            Size::Long => "long",
         })
     }
 }
@@ -172,6 +177,21 @@ impl Data {
             .stdin(Stdio::null());
         Ok(command)
     }
+
+    /// The same, for a run of which only the tool's findings matter.
+    pub(crate) fn quiet_command(&self, workload: &Workload, prefix: &str) -> anyhow::Result<Command> {
+        let mut command = self.command(workload, prefix)?;
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command)
+    }
+
+    /// What the input of a program depends on, in a few digits.
+    pub(crate) fn stamp(&self, workload: &Workload) -> anyhow::Result<String> {
+        const N_DIGITS: usize = 8;
+        let path = self.root.join("stamps").join(workload.name);
+        let stamp = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(stamp.chars().take(N_DIGITS).collect())
+    }
 }
 
 fn python() -> &'static str {
@@ -212,7 +232,7 @@ pub fn install_packages() -> anyhow::Result<Vec<&'static str>> {
             .status()
             .context("cannot run apt-get")?;
         if !status.success() {
-            bail!("`apt-get {}` failed; run it as root", arguments.join(" "));
+            bail!("`apt-get {}` failed ({status}); run it as root, with Debian 12 in its sources", arguments.join(" "));
         }
     }
     Ok(missing)

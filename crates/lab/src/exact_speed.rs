@@ -69,7 +69,7 @@ fn record(strobe: &Path, data: &Data, workload: &Workload, kind: &str) -> anyhow
     })
 }
 
-fn geometric_mean(values: &[f64]) -> f64 {
+pub(crate) fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 

@@ -11,10 +11,16 @@
 //! - [`compress`]: event streams through stream compressors.
 //! - [`stratified`]: the Monte Carlo experiments of stratified sampling.
 //! - [`units`]: what recording costs, by short units of work.
+//! - [`claims`]: what was published, what was promised, and what is measured.
+//! - [`accuracy`]: sampled profiles against exact ones.
+//! - [`peers`]: what other profilers cost and show.
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
 pub mod bench;
 pub mod callgrind;
+pub mod chart;
+pub mod claims;
 pub mod complete;
 pub mod compress;
 pub mod corpus;
@@ -24,8 +30,10 @@ pub mod fuzz;
 pub mod module;
 pub mod net;
 pub mod oracle;
+pub mod peers;
 pub mod pgo;
 pub mod plot;
+pub mod resample;
 pub mod stratified;
 pub mod table;
 pub mod threads;

@@ -11,15 +11,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lab::compress::{claims, report, trace};
+use lab::compress::{self, report, trace};
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
 use lab::{
-    bench, complete, corpus, exact_oracle, exact_speed, fuzz, net, oracle, pgo, stratified, table, transparency, units,
+    accuracy, bench, claims, complete, corpus, exact_oracle, exact_speed, fuzz, net, oracle, peers, pgo, stratified,
+    table, transparency, units,
 };
 
-use arguments::{Arguments, BenchJob, CompressArguments, CorpusJob, FuzzArguments, Job, PgoArguments, StreamArguments};
+use arguments::{
+    AccuracyArguments, Arguments, BenchJob, ClaimsArguments, CompressArguments, CorpusJob, FuzzArguments, Job,
+    PeersArguments, PgoArguments, Selection, StreamArguments,
+};
 
 fn main() -> ExitCode {
     match run(Arguments::parse().job) {
@@ -73,6 +77,9 @@ fn run(job: Job) -> anyhow::Result<bool> {
             show(if markdown { table.to_markdown() } else { table.to_string() })?;
             Ok(outcomes.iter().all(transparency::Outcome::holds))
         }
+        Job::Claims(arguments) => claims_job(arguments),
+        Job::Accuracy(arguments) => accuracy_job(&arguments),
+        Job::Peers(arguments) => peers_job(&arguments),
         Job::Pgo(arguments) => pgo_job(arguments),
         Job::Stratified(arguments) => {
             show(stratified::report::run(&arguments.options()?, Threads::available())?).map(|()| true)
@@ -116,6 +123,59 @@ fn corpus_job(job: &CorpusJob) -> anyhow::Result<bool> {
             let (data, programs) = selection.prepare()?;
             show(format!("inputs of {} programs are in {}\n", programs.len(), data.root().display()))?;
         }
+        CorpusJob::Run(selection) => {
+            let (data, programs) = selection.prepare()?;
+            let checked = corpus::outputs::check(&data, selection.size, &programs, |row| {
+                eprintln!("{}: {:.2} s", row.name, row.cpu_seconds);
+            })?;
+            show(corpus::outputs::table(&checked))?;
+            return Ok(checked.iter().all(corpus::outputs::Checked::holds));
+        }
+    }
+    Ok(true)
+}
+
+fn claims_job(arguments: ClaimsArguments) -> anyhow::Result<bool> {
+    let ClaimsArguments { ids, set, programs, fresh, dir, source_dir, report, document } = arguments;
+    let chosen = claims::select(&ids)?;
+    let bench = claims::Workbench { set, dir, source_dir, report_dir: report, programs };
+    if fresh {
+        bench.forget()?;
+    }
+    claims::run(&bench, &chosen)?;
+    claims::report::write(&bench)?;
+    if let Some(path) = document {
+        claims::report::write_document(&bench, &path)?;
+    }
+    show(claims::report::summary(&bench))?;
+    eprintln!("the report is {}", bench.report_dir.join("index.html").display());
+    Ok(true)
+}
+
+fn accuracy_job(arguments: &AccuracyArguments) -> anyhow::Result<bool> {
+    let Selection { programs, dir, size } = &arguments.selection;
+    let programs = corpus::select(programs)?;
+    let settings = accuracy::cross(&arguments.rates, &arguments.bursts, &arguments.policies);
+    let bench = accuracy::Bench::open(dir, *size, &programs, arguments.runs.get())?;
+    let observations = accuracy::run(&bench, &programs, &settings, |row| eprintln!("{}", row.cells().join("  ")))?;
+    let table = accuracy::table(&observations);
+    show(if arguments.markdown { table.to_markdown() } else { table.to_string() })?;
+    Ok(true)
+}
+
+fn peers_job(arguments: &PeersArguments) -> anyhow::Result<bool> {
+    let PeersArguments { programs, built, rounds, dir, source_dir, markdown } = arguments;
+    let strobe = transparency::strobe_program()?;
+    let mut costs = peers::measure(&strobe, dir, &corpus::select(programs)?, rounds.get())?;
+    if !built.iter().any(|name| name == "none") {
+        pgo::check()?;
+        for subject in pgo::subject::select(built)? {
+            costs.join(peers::rebuilt::measure(source_dir, &subject, rounds.get())?);
+        }
+    }
+    for table in [costs.table(), peers::features()] {
+        show(if *markdown { table.to_markdown() } else { table.to_string() })?;
+        show("\n")?;
     }
     Ok(true)
 }
@@ -169,8 +229,8 @@ fn compress_job(arguments: &CompressArguments) -> anyhow::Result<bool> {
         show("\n")
     };
     if arguments.claims {
-        claims::run(&streams, seed, dir, threads)?.iter().try_for_each(print)?;
-        print(&claims::memory_table())?;
+        compress::claims::run(&streams, seed, dir, threads)?.iter().try_for_each(print)?;
+        print(&compress::claims::memory_table())?;
     } else {
         let expressions = arguments.expressions()?;
         for stream in &streams {

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+use crate::chart::escaped;
+
 /// Rows under a heading.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -31,6 +35,17 @@ impl Table {
             (0..self.heading.len()).map(|column| if column == 0 { "---" } else { "---:" }.to_owned()).collect();
         let rows = self.rows.iter().map(|row| line(row));
         [line(&self.heading), line(&alignment)].into_iter().chain(rows).collect()
+    }
+
+    /// The table for a page.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let line = |cells: &[String], tag: &str| {
+            let cells = cells.iter().map(|cell| format!("<{tag}>{}", escaped(cell)));
+            format!("<tr>{}</tr>\n", cells.collect::<String>())
+        };
+        let rows: String = self.rows.iter().map(|row| line(row, "td")).collect();
+        format!("<table>\n{}{rows}</table>\n", line(&self.heading, "th"))
     }
 
     fn width(&self, column: usize) -> usize {
@@ -91,6 +106,7 @@ mod tests {
         let mut table = Table::new(&["object", "n"]);
         table.row(["a".to_owned(), "1,000".to_owned()]);
         assert_eq!(table.to_string(), "object      n\na       1,000\n");
+        assert_eq!(table.to_html(), "<table>\n<tr><th>object<th>n</tr>\n<tr><td>a<td>1,000</tr>\n</table>\n");
         assert_eq!(table.to_markdown(), "| object | n |\n| --- | ---: |\n| a | 1,000 |\n");
     }
 

@@ -5,12 +5,11 @@
 //! What the recordings say about themselves (cost, hit rate, checked traces) is tabulated beside.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
+use crate::corpus::outputs::Run;
 use crate::corpus::{Data, Workload};
 use crate::table::Table;
 
@@ -68,8 +67,8 @@ pub fn run(
     let strobe = strobe_program()?;
     let mut outcomes = Vec::new();
     for workload in programs {
-        let native = execute(data, workload, "")?;
-        let again = execute(data, workload, "")?;
+        let native = Run::of(data, workload, "")?;
+        let again = Run::of(data, workload, "")?;
         if let Some(difference) = native.difference(&again) {
             bail!("{} is not deterministic: {difference}", workload.name);
         }
@@ -79,7 +78,7 @@ pub fn run(
             let extra = if setting.arguments.starts_with("--exact") { "" } else { extra };
             let prefix =
                 format!("'{}' record -o '{}' {} {extra} --", strobe.display(), profile.display(), setting.arguments);
-            let recorded = execute(data, workload, &prefix)?;
+            let recorded = Run::of(data, workload, &prefix)?;
             let outcome = Outcome {
                 program: workload.name,
                 setting: setting.name.clone(),
@@ -126,64 +125,6 @@ pub fn table(outcomes: &[Outcome]) -> Table {
         table.row(first.into_iter().chain(FACTS.map(fact)));
     }
     table
-}
-
-/// What a run leaves behind.
-struct Run {
-    status: String,
-    files: BTreeMap<PathBuf, Vec<u8>>,
-}
-
-impl Run {
-    fn difference(&self, other: &Run) -> Option<String> {
-        if self.status != other.status {
-            return Some(format!("{} instead of {}", other.status, self.status));
-        }
-        let names: Vec<&PathBuf> = self.files.keys().chain(other.files.keys()).collect();
-        let differs = names.into_iter().find(|name| self.files.get(*name) != other.files.get(*name))?;
-        let (mine, theirs) = (self.files.get(differs), other.files.get(differs));
-        let len = |file: Option<&Vec<u8>>| file.map_or("missing".to_owned(), |file| format!("{} bytes", file.len()));
-        Some(format!("{}: {} instead of {}", differs.display(), len(theirs), len(mine)))
-    }
-}
-
-fn execute(data: &Data, workload: &Workload, prefix: &str) -> anyhow::Result<Run> {
-    let is_output = |name: &str| name.starts_with(&format!("{}.", workload.name)) && !name.ends_with(".strobe");
-    for path in outputs(data.root(), is_output)? {
-        fs::remove_file(path)?;
-    }
-    let mut command = data.command(workload, prefix)?;
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
-    let mut files = BTreeMap::new();
-    files.insert(PathBuf::from("standard output"), output.stdout);
-    for path in outputs(data.root(), is_output)? {
-        let content = fs::read(&path)?;
-        files.insert(path, steady(workload.name, content));
-    }
-    Ok(Run { status: output.status.to_string(), files })
-}
-
-fn outputs(root: &Path, is_output: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
-    let folder = root.join("out");
-    let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    Ok(paths.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&is_output)).collect())
-}
-
-/// What of an output is the same at each run: without the lines in which programs report times.
-fn steady(program: &str, content: Vec<u8>) -> Vec<u8> {
-    const RASTER_BYTES: usize = 921_600;
-    let without = |words: &[&str]| {
-        let text = String::from_utf8_lossy(&content).into_owned();
-        let lines = text.lines().filter(|line| !words.iter().any(|word| line.contains(word)));
-        lines.collect::<Vec<_>>().join("\n").into_bytes()
-    };
-    match program {
-        "crafty" => without(&["Processor", "NPS"]),
-        "eon" => content[content.len().saturating_sub(RASTER_BYTES)..].to_vec(),
-        "mcf" => without(&["Time used", "secs"]),
-        _ => content,
-    }
 }
 
 /// The `strobe` that was built beside this program, or beside the folder that test programs are in.

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use crate::resample;
 use crate::table::Table;
 
 /// An interpreter that does one unit for each line of its input, and answers each with a line.
@@ -101,7 +102,6 @@ const ORDERS: [[Unit; 3]; 6] = {
 
 /// Rounds before the copies are in place and the caches of the interpreter full.
 const N_WARM_UP: usize = 12;
-const N_DRAWS: usize = 2000;
 /// Time for strobe to do as it was told.
 const SETTLE: Duration = Duration::from_millis(25);
 
@@ -300,18 +300,8 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 
 /// The middle 95 % of the median when rounds are drawn anew.
 pub(crate) fn interval(values: &[f64]) -> String {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as usize
-    };
-    let mut medians: Vec<f64> = (0..N_DRAWS)
-        .map(|_| median(&values.iter().map(|_| values[next() % values.len()]).collect::<Vec<f64>>()))
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    format!("{:.4}-{:.4}", medians[N_DRAWS / 40], medians[N_DRAWS - 1 - N_DRAWS / 40])
+    let (low, high) = resample::interval(values, median);
+    format!("{low:.4}-{high:.4}")
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ mod flip;
 mod judge;
 mod recorder;
 mod sample;
-mod speed;
+pub(crate) mod speed;
 pub mod subject;
-mod workshop;
+pub(crate) mod workshop;
 
 use std::path::PathBuf;
 

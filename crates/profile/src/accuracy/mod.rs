@@ -13,6 +13,7 @@
 //! * **Element-wise error**: `sum |e(x) - n(x)| / sum n(x)`, with the estimate scaled to the same total.
 //! * **Hot error**: the fraction of the true top [`HOT_ELEMENTS_SHARE`] of elements that are not in the estimated top of the same size.
 
+mod honesty;
 mod pairs;
 
 use rustc_hash::FxHashMap;
@@ -20,6 +21,7 @@ use rustc_hash::FxHashMap;
 use crate::merge::keys::{Handles, Keys};
 use crate::model::{BlockEnd, BlockId, Context, Profile};
 use crate::query::{Outcomes, methods, outcomes};
+pub use honesty::{Coverage, Honesty, honesty};
 use pairs::{Pair, element_wise_error, hot_error, overlap, pair, scale, wall_weight};
 
 /// Share of all flow above which a path is hot.

@@ -1,0 +1,194 @@
+//! How good a sampled profile is: recordings against exact counts of the same program and input.
+//!
+//! The truth is `strobe record --exact=paths`, made once per program, input and build ([`truth`]). A sampled run is judged by the metrics of
+//! [`profile::accuracy`], once with the estimates of the profile and once with what bursts saw, unweighted. Beside accuracy stands what it
+//! took: bursts, accounted cost, and net cost, which is the accounted one less the native time of the instructions that bursts ran. Their
+//! share of the program's time is taken to be their share of its instructions, of which both profiles know the number.
+//!
+//! The first recording of a program finds no translations; as long as code had to be translated, the program is recorded again.
+
+mod observation;
+mod settings;
+mod truth;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use profile::Profile;
+use profile::accuracy::{compare, honesty};
+use profile::model::{BlockEnd, Call};
+
+use crate::claims::machine;
+use crate::corpus::{Data, Size, Workload};
+use crate::table::Table;
+pub use observation::{Figures, Intervals, Observation, mean};
+pub use settings::{Policy, Setting, cross};
+
+/// Events expected in fewer bursts are no test of error bars.
+const MIN_BURSTS: f64 = 10.0;
+
+/// Recordings until one finds everything translated: a program may end before strobe has translated it.
+const MAX_TRIES: usize = 3;
+
+/// What all observations share.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// The program `strobe`.
+    pub strobe: PathBuf,
+    /// Inputs.
+    pub data: Data,
+    /// Their size.
+    pub size: Size,
+    /// Where exact profiles are kept.
+    pub truths: PathBuf,
+    /// Recordings that are added up for one observation.
+    pub n_runs: usize,
+}
+
+impl Bench {
+    /// Inputs of `programs` in `dir`, where exact profiles are kept as well.
+    pub fn open(dir: &Path, size: Size, programs: &[Workload], n_runs: usize) -> anyhow::Result<Bench> {
+        let strobe = crate::transparency::strobe_program()?;
+        Ok(Bench { strobe, data: Data::generate(dir, size, programs)?, size, truths: dir.join("truth"), n_runs })
+    }
+
+    /// The exact profile of a program.
+    pub fn truth(&self, workload: &Workload) -> anyhow::Result<Profile> {
+        truth::exact_profile(self, workload)
+    }
+
+    /// Records a program and judges the result.
+    pub fn observe(&self, workload: &Workload, setting: &Setting, truth: &Profile) -> anyhow::Result<Observation> {
+        let mut runs = Vec::new();
+        for seed in 0..self.n_runs {
+            runs.push(self.record(workload, setting, seed)?);
+        }
+        self.judge(workload, setting, truth, runs)
+    }
+
+    /// Judges recordings of a program, of which there is at least one.
+    pub fn judge(
+        &self,
+        workload: &Workload,
+        setting: &Setting,
+        truth: &Profile,
+        mut runs: Vec<Profile>,
+    ) -> anyhow::Result<Observation> {
+        let facts: Vec<_> = runs.iter().map(|run| run.facts.clone()).collect();
+        let mut merged = runs.swap_remove(0);
+        runs.iter().for_each(|run| profile::merge(&mut merged, run));
+        leave_out_uncounted_calls(&mut merged, truth);
+        let sum = |name: &str| -> anyhow::Result<f64> {
+            let values = facts.iter().map(|facts| {
+                let text = facts.get(name).with_context(|| format!("{}: no fact {name}", workload.name))?;
+                text.parse::<f64>().with_context(|| format!("{}: {name} is {text}", workload.name))
+            });
+            values.sum()
+        };
+        let n_bursts = sum("bursts")?;
+        let accounted_percent = sum("cost_percent")? / self.n_runs as f64;
+        let n_instructions: f64 = truth.blocks.iter().map(|row| row.count.value * f64::from(row.n_insns)).sum();
+        let in_bursts: f64 = merged.blocks.iter().map(|row| row.count.seen as f64 * f64::from(row.n_insns)).sum();
+        let native_percent = 100.0 * in_bursts / (n_instructions * self.n_runs as f64).max(1.0);
+        let whole = if self.n_runs == 1 { truth.clone() } else { profile::scale(truth, self.n_runs as f64) };
+        let has_contexts = !truth.contexts.is_empty();
+        Ok(Observation {
+            program: workload.name.to_owned(),
+            setting: setting.name.clone(),
+            size: self.size.to_string(),
+            n_runs: self.n_runs,
+            cpu_seconds: sum("cpu_s")?,
+            n_bursts,
+            ticks_percent: sum("cost_ticks_percent")? / self.n_runs as f64,
+            accounted_percent,
+            net_percent: accounted_percent - native_percent,
+            native_percent,
+            estimated: Figures::of(&compare(truth, &merged), has_contexts),
+            raw: Figures::of(&compare(truth, &raw(&merged)), has_contexts),
+            intervals: Intervals::of(&honesty(&whole, &merged, n_bursts, MIN_BURSTS)),
+            total_ratio: total_blocks(&merged) / total_blocks(&whole).max(1.0),
+            load: machine::load().parse().ok(),
+        })
+    }
+
+    fn record(&self, workload: &Workload, setting: &Setting, seed: usize) -> anyhow::Result<Profile> {
+        let path = self.data.root().join(format!("out/{}.strobe", workload.name));
+        let arguments = format!("record -q --seed {} {}", seed + 1, setting.arguments);
+        for _ in 0..MAX_TRIES {
+            let prefix = format!("'{}' {arguments} -o '{}' --", self.strobe.display(), path.display());
+            let status = self.data.quiet_command(workload, &prefix)?.status().context("cannot start a shell")?;
+            ensure!(status.code().is_some(), "{}: {status}", workload.name);
+            let facts = store::facts(&path)?;
+            let n_translated = facts.get("modules_translated");
+            if n_translated.is_some_and(|n| n != "0") && n_translated == facts.get("modules_from_cache") {
+                break;
+            }
+        }
+        Ok(store::open(&path)?)
+    }
+}
+
+/// Exact recordings may know no targets of computed calls and jumps, stubs of the linkage table among them; then nothing can be said about
+/// these call pairs.
+fn leave_out_uncounted_calls(sampled: &mut Profile, truth: &Profile) {
+    let is_computed = |profile: &Profile, call: &Call| {
+        let end = profile.blocks[call.site.index()].end;
+        matches!(end, BlockEnd::IndirectCall | BlockEnd::IndirectJump)
+    };
+    if !truth.calls.iter().any(|call| is_computed(truth, call)) {
+        let calls = std::mem::take(&mut sampled.calls);
+        sampled.calls = calls.into_iter().filter(|call| !is_computed(sampled, call)).collect();
+    }
+}
+
+/// The profile that says of the run what bursts saw, unweighted.
+fn raw(profile: &Profile) -> Profile {
+    let mut raw = profile.clone();
+    let counts = raw.blocks.iter_mut().map(|row| &mut row.count);
+    let counts = counts.chain(raw.edges.iter_mut().map(|row| &mut row.count));
+    let counts = counts.chain(raw.paths.iter_mut().map(|row| &mut row.count));
+    let counts = counts.chain(raw.calls.iter_mut().map(|row| &mut row.count));
+    let counts = counts.chain(raw.contexts.iter_mut().map(|row| &mut row.entries));
+    let counts = counts.chain(raw.functions.iter_mut().map(|row| &mut row.entries));
+    counts.for_each(|count| count.value = count.seen as f64);
+    raw
+}
+
+fn total_blocks(profile: &Profile) -> f64 {
+    profile.blocks.iter().map(|row| row.count.value).sum()
+}
+
+/// Observes every program at every setting.
+pub fn run(
+    bench: &Bench,
+    programs: &[Workload],
+    settings: &[Setting],
+    mut report: impl FnMut(&Observation),
+) -> anyhow::Result<Vec<Observation>> {
+    let mut observations = Vec::new();
+    for workload in programs {
+        let truth = bench.truth(workload)?;
+        for setting in settings {
+            let observation = bench.observe(workload, setting, &truth)?;
+            report(&observation);
+            observations.push(observation);
+        }
+    }
+    Ok(observations)
+}
+
+/// One row per observation, and the mean of each setting.
+#[must_use]
+pub fn table(observations: &[Observation]) -> Table {
+    let mut table = Table::new(&Observation::HEADING);
+    observations.iter().for_each(|observation| table.row(observation.cells()));
+    let names: BTreeSet<&str> = observations.iter().map(|observation| observation.setting.as_str()).collect();
+    for name in names {
+        let of_setting: Vec<&Observation> = observations.iter().filter(|row| row.setting == name).collect();
+        if of_setting.len() > 1 {
+            table.row(mean(&of_setting).cells());
+        }
+    }
+    table
+}

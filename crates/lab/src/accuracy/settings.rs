@@ -1,0 +1,120 @@
+//! Ways to sample: the defaults, and combinations of rate, length and policy.
+
+use std::str::FromStr;
+
+/// One way to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What tables call it.
+    pub name: String,
+    /// Arguments of `strobe record`.
+    pub arguments: String,
+}
+
+impl Setting {
+    /// What a user gets who says nothing.
+    #[must_use]
+    pub fn default_budget() -> Setting {
+        Setting { name: "default".to_owned(), arguments: String::new() }
+    }
+
+    /// At a rate, under a policy.
+    #[must_use]
+    pub fn of(rate_hz: f64, burst: Option<u32>, policy: Policy) -> Setting {
+        let (name, arguments) = match (policy, burst) {
+            (Policy::Burst, Some(checks)) => (format!("{rate_hz} Hz x {checks}"), format!("--burst {checks}")),
+            (Policy::Burst, None) => (format!("{rate_hz} Hz"), String::new()),
+            (Policy::Stride { samples, stride, is_full }, _) => {
+                let kind = if is_full { "AG" } else { "PEP" };
+                let full = if is_full { " --full-stride" } else { "" };
+                (
+                    format!("{rate_hz} Hz {kind}({samples},{stride})"),
+                    format!("--samples {samples} --stride {stride}{full}"),
+                )
+            }
+        };
+        Setting { name, arguments: format!("--rate {rate_hz} {arguments}") }
+    }
+}
+
+/// What a tick leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// A burst of a number of checks.
+    Burst,
+    /// Arnold and Grove's striding: some samples, after some that are skipped; `is_full` skips between samples, too.
+    Stride {
+        /// Samples of a tick.
+        samples: u32,
+        /// One in so many.
+        stride: u32,
+        /// Full, or simplified as in PEP.
+        is_full: bool,
+    },
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    /// `burst`, `64,17` (simplified) or `64,17,full`.
+    fn from_str(text: &str) -> Result<Policy, String> {
+        let wrong = || format!("`{text}` is no policy; give burst, SAMPLES,STRIDE or SAMPLES,STRIDE,full");
+        let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+        match text.split(',').collect::<Vec<_>>()[..] {
+            ["burst"] => Ok(Policy::Burst),
+            [samples, stride] => {
+                Ok(Policy::Stride { samples: number(samples)?, stride: number(stride)?, is_full: false })
+            }
+            [samples, stride, "full"] => {
+                Ok(Policy::Stride { samples: number(samples)?, stride: number(stride)?, is_full: true })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// All combinations; the defaults if nothing is given.
+#[must_use]
+pub fn cross(rates_hz: &[f64], bursts: &[u32], policies: &[Policy]) -> Vec<Setting> {
+    const RATE_HZ: f64 = 100.0;
+    if rates_hz.is_empty() && bursts.is_empty() && policies.is_empty() {
+        return vec![Setting::default_budget()];
+    }
+    let rates_hz = if rates_hz.is_empty() { &[RATE_HZ] } else { rates_hz };
+    let policies = if policies.is_empty() { &[Policy::Burst] } else { policies };
+    let lengths: Vec<Option<u32>> =
+        if bursts.is_empty() { vec![None] } else { bursts.iter().copied().map(Some).collect() };
+    let mut settings = Vec::new();
+    for &rate_hz in rates_hz {
+        for &policy in policies {
+            let lengths = if policy == Policy::Burst { &lengths[..] } else { &[None] };
+            settings.extend(lengths.iter().map(|&burst| Setting::of(rate_hz, burst, policy)));
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_what_the_papers_call_them() {
+        assert_eq!("64,17".parse(), Ok(Policy::Stride { samples: 64, stride: 17, is_full: false }));
+        assert_eq!("64,17,full".parse(), Ok(Policy::Stride { samples: 64, stride: 17, is_full: true }));
+        assert_eq!("burst".parse(), Ok(Policy::Burst));
+        for wrong in ["", "64", "64,17,half", "x,1"] {
+            assert!(wrong.parse::<Policy>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn strides_have_no_length() {
+        let settings = cross(&[50.0, 100.0], &[1000, 4000], &[Policy::Burst, "16,17".parse().unwrap()]);
+        let names: Vec<&str> = settings.iter().map(|setting| setting.name.as_str()).collect();
+        let expected = ["50 Hz x 1000", "50 Hz x 4000", "50 Hz PEP(16,17)"];
+        assert_eq!(names[..3], expected);
+        assert_eq!(names.len(), 6);
+        assert_eq!(cross(&[], &[], &[]), [Setting::default_budget()]);
+    }
+}

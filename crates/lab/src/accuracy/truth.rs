@@ -1,0 +1,38 @@
+//! Exact profiles, made once.
+//!
+//! A profile is kept by program, size, build-id of the program and hash of the input generator: with any of these it would be another.
+//! A strobe that counts differently must be told to count again, by removing the folder.
+
+use std::fs;
+
+use anyhow::{Context, ensure};
+use image::Image;
+use profile::Profile;
+
+use super::Bench;
+use crate::corpus::Workload;
+
+pub(super) fn exact_profile(bench: &Bench, workload: &Workload) -> anyhow::Result<Profile> {
+    fs::create_dir_all(&bench.truths).with_context(|| format!("cannot make {}", bench.truths.display()))?;
+    let folder = bench.truths.canonicalize()?;
+    let key = [workload.name, &bench.size.to_string(), &build_id(workload)?, &bench.data.stamp(workload)?].join("-");
+    let kept = folder.join(format!("{key}.strobe"));
+    if !kept.exists() {
+        eprintln!("{}: counting exactly", workload.name);
+        let fresh = folder.join(format!("{key}.new"));
+        let prefix = format!("'{}' record -q --exact=paths -o '{}' --", bench.strobe.display(), fresh.display());
+        let status = bench.data.quiet_command(workload, &prefix)?.status().context("cannot start a shell")?;
+        ensure!(status.code().is_some(), "{} under exact counting: {status}", workload.name);
+        fs::rename(&fresh, &kept)?;
+    }
+    Ok(store::open(&kept)?)
+}
+
+/// The first digits of the program's build-id.
+fn build_id(workload: &Workload) -> anyhow::Result<String> {
+    const N_DIGITS: usize = 12;
+    let bytes = fs::read(workload.program()).with_context(|| workload.program().display().to_string())?;
+    let image = Image::parse(&bytes)?;
+    let digits = image.build_id().map_or_else(|| "none".to_owned(), ToString::to_string);
+    Ok(digits.chars().take(N_DIGITS).collect())
+}
