@@ -27,7 +27,7 @@ pub const TIMES: TimeModel = TimeModel {
     watch_block_ns: 32.0,
     watch_page_ns: 1300.0,
     watch_transfer_ns: 8.4,
-    watch_error: 0.6,
+    watch_error: 0.5,
     tick_ns: 15_000.0,
 };
 

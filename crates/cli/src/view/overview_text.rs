@@ -41,10 +41,17 @@ impl Overview {
         }
         fact("ticks", self.ticks())?;
         fact("coverage", self.coverage())?;
-        match self.coverage.hit_percent {
-            Some(hit) if hit < LOW_HIT_PERCENT => fact("", TRANSLATED_LATE.to_owned()),
-            _ => Ok(()),
+        if self.coverage.hit_percent.is_some_and(|hit| hit < LOW_HIT_PERCENT) {
+            fact("", TRANSLATED_LATE.to_owned())?;
         }
+        let factor = self.coverage.scale_factor;
+        if 1.0 < factor {
+            fact(
+                "counts",
+                format!("all together right within a factor of {factor:.1}; their ratios do not depend on it"),
+            )?;
+        }
+        Ok(())
     }
 
     fn time(&self) -> String {
@@ -90,10 +97,6 @@ impl Overview {
         if 0.0 < coverage.unseen_at_most {
             let figure = super::figures::Figure { value: coverage.unseen_at_most, margin: 0.0, seen: 0 };
             parts.push(format!("what was not seen ran at most {} times", figure.count()));
-        }
-        if 1.0 < coverage.scale_factor {
-            let factor = coverage.scale_factor;
-            parts.push(format!("counts are right within a factor of {factor:.1}, their ratios within their errors"));
         }
         parts.join("; ")
     }

@@ -80,7 +80,6 @@ fn about_ms(milliseconds: u64) -> Estimate {
 pub fn program() -> Profile {
     Profile {
         facts: facts(),
-        scale_error: 0.0,
         modules: vec![Module { path: "/no/such/program".to_owned(), build_id: "aabb".to_owned() }],
         functions: vec![
             function(0x1000, "main", 1, 100),
@@ -136,6 +135,7 @@ pub fn program() -> Profile {
         threads: vec![Thread { pid: 7, tid: 7, command: "program".to_owned(), cpu_ns: 1_000_000_000 }],
         ticks: [("burst", 90), ("in the kernel", 10)].map(|(name, n)| (name.to_owned(), n)).into(),
         unseen_at_most: 1_234.0,
+        scale_error: 0.3,
         unobserved_flow: about(5_000),
     }
 }

@@ -19,7 +19,7 @@
 use rustc_hash::FxHashMap;
 
 use super::code_map::{CodeMap, Region};
-use super::durations::{Ratios, robust_ns};
+use super::durations::Ratios;
 use super::ids::{EventId, StratumId};
 use super::time_model::{Slowness, TimeModel, Times};
 use crate::estimate::Estimate;
@@ -38,7 +38,6 @@ pub(super) struct Strata {
     /// Cells and strata with something in the open block.
     open_cells: Vec<u32>,
     open_strata: Vec<StratumId>,
-    clipped_ns: f64,
     /// Time of ticks with bursts, by the region that the tick was in and the stratum of the burst.
     burst_ns: FxHashMap<(Region, StratumId), f64>,
 }
@@ -122,7 +121,6 @@ impl Strata {
             cell_of: FxHashMap::default(),
             open_cells: Vec::new(),
             open_strata: Vec::new(),
-            clipped_ns: 0.0,
             burst_ns: FxHashMap::default(),
         }
     }
@@ -167,9 +165,8 @@ impl Strata {
     pub fn record(&mut self, stratum: StratumId, times: Times, counts: impl Iterator<Item = Count>) {
         let row = &mut self.rows[stratum.index()];
         let expected_ns = times.watch_ns + times.model_ns;
-        let spent_ns = robust_ns(&mut row.ratios, &mut self.all_ratios, times.spent_ns, expected_ns);
-        self.clipped_ns += (times.spent_ns - spent_ns).max(0.0);
-        row.times.spent_ns += spent_ns;
+        row.ratios.add(times.spent_ns, expected_ns);
+        self.all_ratios.add(times.spent_ns, expected_ns);
         row.times.watch_ns += times.watch_ns;
         row.times.model_ns += times.model_ns;
         if row.open_ns == 0.0 {
@@ -210,24 +207,24 @@ impl Strata {
         }
     }
 
-    /// Time that outliers among the measured durations had in excess.
-    pub fn clipped_ns(&self) -> f64 {
-        self.clipped_ns
-    }
-
     pub fn n_bursts(&self) -> u64 {
         self.rows.iter().map(|row| row.n_bursts).sum()
     }
 
-    /// How much slower than modelled each stratum is.
+    /// How much slower than modelled each stratum is. Where too little was measured, bursts are taken to be disturbed as all others are.
     pub fn slowness(&self, model: &TimeModel) -> Vec<Slowness> {
-        self.rows.iter().map(|row| model.slowness(row.times, row.n_bursts as f64)).collect()
+        let of_all = self.all_ratios.undisturbed();
+        let of_row = |row: &Stratum| {
+            let ratio = row.ratios.undisturbed().or(of_all)?;
+            let spent_ns = ratio * (row.times.watch_ns + row.times.model_ns);
+            Some(model.slowness(Times { spent_ns, ..row.times }, row.n_bursts as f64))
+        };
+        self.rows.iter().map(|row| of_row(row).unwrap_or(model.unmeasured())).collect()
     }
 
-    /// What bursts cost beyond the program's own time.
-    pub fn watch_ns(&self, slowness: &[Slowness]) -> f64 {
-        let extra = |(row, slowness): (&Stratum, &Slowness)| row.times.spent_ns - slowness.factor * row.times.model_ns;
-        self.rows.iter().zip(slowness).map(extra).map(|ns| ns.max(0.0)).sum()
+    /// What watching bursts has cost, by the model.
+    pub fn watch_ns(&self) -> f64 {
+        self.rows.iter().map(|row| row.times.watch_ns).sum()
     }
 
     /// Native durations of the bursts of each stratum.

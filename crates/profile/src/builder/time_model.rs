@@ -111,11 +111,16 @@ impl TimeModel {
         Times { spent_ns, watch_ns, model_ns }
     }
 
-    /// What the sums of the times of some bursts say.
+    /// What is known before anything is measured.
+    pub(super) fn unmeasured(&self) -> Slowness {
+        Slowness { factor: 1.0, log_error: if self.watch_error > 0.0 { self.log_error } else { 0.0 } }
+    }
+
+    /// What the sums of the times of some bursts say, of undisturbed ones.
     pub(super) fn slowness(&self, sums: Times, n_bursts: f64) -> Slowness {
         let native_ns = sums.spent_ns - sums.watch_ns;
-        if sums.model_ns <= 0.0 || native_ns <= 0.0 {
-            return Slowness { factor: 1.0, log_error: self.log_error };
+        if sums.model_ns <= 0.0 || native_ns <= 0.0 || self.watch_error <= 0.0 {
+            return self.unmeasured();
         }
         let measured = (native_ns / sums.model_ns).ln();
         let share = self.watch_error * sums.spent_ns / native_ns;

@@ -20,7 +20,6 @@ use super::events::Event;
 use super::ids::FunctionKey;
 use super::strata::Weights;
 use super::time::TickTime;
-use super::time_model::Slowness;
 use super::{Builder, Coverage, weights};
 use crate::estimate::Estimate;
 use crate::model::{Function, FunctionId, Profile};
@@ -37,7 +36,7 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let functions = Functions::new(builder);
     let slowness = builder.strata.slowness(&builder.options.times);
     let accounts = Accounting::new(builder, &slowness);
-    let unwatched = unwatched_share(builder, &slowness);
+    let unwatched = unwatched_share(builder);
     let scales: Vec<f64> = weights::solve(&accounts.accounts).iter().map(|scale| scale * unwatched).collect();
     let weights = builder.strata.weigh(&scales, &slowness, builder.user.n_ticks());
     let n_events = known.events.len();
@@ -68,9 +67,9 @@ pub(super) fn profile(builder: &Builder) -> Profile {
 }
 
 /// What of the time between ticks was the program's own. Ticks and bursts make time pass, too.
-fn unwatched_share(builder: &Builder, slowness: &[Slowness]) -> f64 {
+fn unwatched_share(builder: &Builder) -> f64 {
     let n_ticks: u64 = builder.outcomes.values().sum();
-    let watch_ns = builder.strata.watch_ns(slowness) + n_ticks as f64 * builder.options.times.tick_ns;
+    let watch_ns = builder.strata.watch_ns() + n_ticks as f64 * builder.options.times.tick_ns;
     if builder.total.ns > 0.0 { (1.0 - watch_ns / builder.total.ns).max(LEAST_UNWATCHED) } else { 1.0 }
 }
 
@@ -88,7 +87,6 @@ fn facts(builder: &Builder, unseen_ns: f64) -> BTreeMap<String, String> {
         ("estimator.strata", builder.strata.places().count() as f64),
         ("estimator.user_ns", builder.user.ns),
         ("estimator.user_ns_in_code_without_bursts", unseen_ns),
-        ("estimator.outlying_burst_ns", builder.strata.clipped_ns()),
     ];
     numbers.into_iter().map(|(name, number)| (name.to_owned(), format!("{number:.0}"))).collect()
 }
