@@ -16,7 +16,7 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 const HEADER_WORDS: usize = 17;
 const N_COUNTERS: usize = 9;
 const CHECKSUM_BYTES: usize = 8;
@@ -29,12 +29,14 @@ const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 const LANDING_BYTES: usize = 8;
 /// Probes by their stored numbers.
-const PROBES: [Probe; 5] = [
+const PROBES: [Probe; 7] = [
     Probe::None,
     Probe::Trace,
     Probe::Exact(Counting::Nothing),
     Probe::Exact(Counting::Blocks),
     Probe::Exact(Counting::Paths),
+    Probe::Exact(Counting::Contexts),
+    Probe::Exact(Counting::ContextPaths),
 ];
 /// Bit of a stored stretch's number of instructions that says whether it starts a block.
 const LEADER_BIT: u32 = 1 << 31;

@@ -261,7 +261,12 @@ fn killed_flags(insn: &Instruction) -> LiveSet {
 
 fn shifts_by_nonzero_constant(insn: &Instruction) -> bool {
     let last = insn.op_count().saturating_sub(1);
-    insn.op_kind(last) == OpKind::Immediate8 && insn.immediate(last) & 31 != 0
+    let is_wide = insn.op0_register().is_gpr64() || insn.memory_size().size() == 8;
+    let mask = if is_wide { 63 } else { 31 };
+    // Rotation of a byte with its carry by nine changes nothing.
+    let is_through_carry = matches!(insn.mnemonic(), Mnemonic::Rcl | Mnemonic::Rcr);
+    let least_without_effect = if is_through_carry { 9 } else { 64 };
+    insn.op_kind(last) == OpKind::Immediate8 && (1..least_without_effect).contains(&(insn.immediate(last) & mask))
 }
 
 impl Liveness {

@@ -105,7 +105,10 @@ impl Walker<'_, '_> {
         }
         let behind = self.module.original(Svma(insn.next_ip()));
         let (pending, live) = match insn.code() {
-            Code::Syscall => (Pending::SystemCall { next: behind, live: Needs::ALL }, Needs::AT_SYSTEM_CALL),
+            Code::Syscall => {
+                let live = if next.is_some() { Needs::ALL } else { self.needs_behind(id, Svma(insn.next_ip())) };
+                (Pending::SystemCall { next: behind, live }, Needs::AT_SYSTEM_CALL)
+            }
             Code::Call_rel32_64 => (Pending::PushNext { next: behind }, Needs::ALL),
             _ if body::may_leave(self.module.image, insn) => {
                 self.leave(site, EndReason::Instruction, Done::NOTHING)?;
