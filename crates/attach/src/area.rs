@@ -77,6 +77,11 @@ impl Arena {
         self.visit(n_areas, range, &mut |at, word| sink(at, word.load(Ordering::Relaxed)))
     }
 
+    /// The same for one area.
+    pub(crate) fn for_each_word_of(&self, index: u32, range: Range<u64>, sink: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.visit_one(u64::from(index), range, &mut |at, word| sink(at, word.load(Ordering::Relaxed)))
+    }
+
     /// Sets words that are not zero to zero, if the caller wants it.
     pub(crate) fn clear_words(
         &self,
@@ -105,20 +110,23 @@ impl Arena {
 
     /// Visits the words that are not zero. Memory that nobody has touched is skipped: looking at it would fill it.
     fn visit(&self, n_areas: u32, range: Range<u64>, sink: &mut dyn FnMut(u64, &AtomicU64)) -> Result<()> {
+        let n_areas = u64::from(n_areas).min(self.shape.n_areas as u64);
+        (0..n_areas).try_for_each(|index| self.visit_one(index, range.clone(), sink))
+    }
+
+    fn visit_one(&self, index: u64, range: Range<u64>, sink: &mut dyn FnMut(u64, &AtomicU64)) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        for index in 0..u64::from(n_areas).min(self.shape.n_areas as u64) {
-            let start = index * self.shape.area_bytes() + range.start;
-            let end = index * self.shape.area_bytes() + range.end;
-            let mut at = start;
-            while let Some(data) = next_extent(file, at, end).step("arena")? {
-                let words = self.memory.words64(data.clone()).unwrap_or_default();
-                for (number, word) in words.iter().enumerate() {
-                    if word.load(Ordering::Relaxed) != 0 {
-                        sink(data.start + number as u64 * 8 - start, word);
-                    }
+        let start = index * self.shape.area_bytes() + range.start;
+        let end = index * self.shape.area_bytes() + range.end;
+        let mut at = start;
+        while let Some(data) = next_extent(file, at, end).step("arena")? {
+            let words = self.memory.words64(data.clone()).unwrap_or_default();
+            for (number, word) in words.iter().enumerate() {
+                if word.load(Ordering::Relaxed) != 0 {
+                    sink(data.start + number as u64 * 8 - start, word);
                 }
-                at = data.end;
             }
+            at = data.end;
         }
         Ok(())
     }
@@ -184,6 +192,13 @@ impl<'a> Area<'a> {
             end_tsc: load64(field64!(self, end_tsc)),
             end_pc: load64(field64!(self, target)),
         }
+    }
+
+    /// Words of the part of the area where threads leave farewells; fewer if the target wrote nonsense.
+    pub(crate) fn farewells(&self) -> &'a [AtomicU64] {
+        let start = self.start + u64::from(exact::FAREWELLS);
+        let n_bytes = self.memory.word64(start).load(Ordering::Acquire).min(u64::from(exact::FAREWELLS_BYTES));
+        self.memory.words64(start..start + n_bytes / 8 * 8).unwrap_or_default().get(1..).unwrap_or_default()
     }
 
     /// Path ends that found the path table full.

@@ -16,13 +16,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::control::{TIMER_SIGNAL, TickSource};
-use wire::exact::{CELLS, CELLS_BYTES, N_PATH_ENTRIES, PATHS, PathEntry};
+use wire::exact::{
+    CELLS, CELLS_BYTES, CONTEXT_BYTES, CONTEXTS, ContextEntry, N_CONTEXT_ENTRIES, N_PATH_ENTRIES, PATHS, PathEntry,
+};
 
 use crate::area::Arena;
 use crate::control::{ControlFile, Counters, ExactCounters, Slot};
 use crate::copies::Copies;
 use crate::drain::{Drained, Reader, SampleRef};
 use crate::error::{Error, Result, Step};
+use crate::farewell::LastWords;
 use crate::maps;
 use crate::modules::{self, MappedModule, Surroundings};
 
@@ -199,21 +202,61 @@ impl Process {
         let _ = self.arena.forget_returns(self.control.n_areas(), &is_gone);
     }
 
-    /// In exact mode: hands on the path tables of all thread areas: keys with their counts.
+    /// In exact mode: thread areas that were used.
+    #[must_use]
+    pub fn n_areas(&self) -> u32 {
+        self.control.n_areas()
+    }
+
+    /// In exact mode: hands on the calling contexts of one thread area: their places and entries.
     ///
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
-    pub fn for_each_path(&self, sink: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn for_each_context(&self, area: u32, sink: &mut dyn FnMut(u32, ContextEntry)) -> Result<()> {
+        let bytes = u64::from(N_CONTEXT_ENTRIES) * u64::from(CONTEXT_BYTES);
+        let range = u64::from(CONTEXTS)..u64::from(CONTEXTS) + bytes;
+        let mut place = u64::MAX;
+        let mut entry = ContextEntry::default();
+        self.arena.for_each_word_of(area, range, &mut |at, value| {
+            if at / u64::from(CONTEXT_BYTES) != place {
+                if entry.key != 0 {
+                    sink(place as u32 * CONTEXT_BYTES, entry);
+                }
+                (place, entry) = (at / u64::from(CONTEXT_BYTES), ContextEntry::default());
+            }
+            match at % u64::from(CONTEXT_BYTES) {
+                0 => entry.key = value,
+                8 => entry.count = value,
+                16 => entry.context = value as u32,
+                _ => {}
+            }
+        })?;
+        if entry.key != 0 {
+            sink(place as u32 * CONTEXT_BYTES, entry);
+        }
+        Ok(())
+    }
+
+    /// In exact mode: hands on the path table of one thread area: keys with their counts.
+    ///
+    /// # Errors
+    /// When the memory file cannot be asked which of it was used.
+    pub fn for_each_path(&self, area: u32, sink: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let bytes = u64::from(N_PATH_ENTRIES) * size_of::<PathEntry>() as u64;
         let range = u64::from(PATHS)..u64::from(PATHS) + bytes;
         let mut key = (u64::MAX, 0);
-        self.arena.for_each_word(self.control.n_areas(), range, &mut |at, value| {
+        self.arena.for_each_word_of(area, range, &mut |at, value| {
             if at % 16 == 0 {
                 key = (at, value);
             } else if key.0 == at - 8 {
                 sink(key.1, value);
             }
         })
+    }
+
+    /// In exact mode: hands on what threads left when they ended.
+    pub fn for_each_farewell(&self, sink: &mut dyn FnMut(&LastWords)) {
+        self.arena.areas(self.control.n_areas()).for_each(|area| area.for_each_farewell(sink));
     }
 
     /// In exact mode: path ends that found their table full.

@@ -96,6 +96,10 @@ pub enum Exact {
     Paths,
     /// Blocks and edges
     Blocks,
+    /// Calls, by calling context
+    Contexts,
+    /// Ball-Larus paths, by calling context
+    ContextPaths,
     /// Nothing: what running in copies alone costs
     Nothing,
 }

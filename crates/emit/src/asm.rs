@@ -89,6 +89,19 @@ impl Asm {
         self.gs_qword(0x8b, register, offset);
     }
 
+    /// An instruction with `register` and `gs:[base + offset]`, of 32 bits.
+    pub fn gs_based_dword(&mut self, opcode: u8, register: Gpr, base: Gpr, offset: u32) {
+        self.code.push(GS);
+        if register.high() | base.high() != 0 {
+            self.code.push(REX | register.high() << 2 | base.high());
+        }
+        self.bytes(&[opcode, 0x80 | register.low() << 3 | base.low()]);
+        if base.low() == 4 {
+            self.code.push(0x24);
+        }
+        self.bytes(&offset.to_le_bytes());
+    }
+
     /// `cmp register, gs:[offset]`
     pub fn compare(&mut self, register: Gpr, offset: u32) {
         self.gs_qword(0x3b, register, offset);

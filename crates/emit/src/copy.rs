@@ -14,7 +14,7 @@ use wire::recovery::Run;
 
 use crate::Probe;
 use crate::chunk::{Original, Stretch};
-use crate::exact::{Cell, CellKind};
+use crate::exact::Cell;
 use crate::statistics::Statistics;
 
 /// A translated module, independent of where it and its copy are loaded.
@@ -98,10 +98,10 @@ impl ModuleCopy {
         self.cell_uses.iter().map(Cell::n_cells).sum()
     }
 
-    /// Number of its functions that count in the path table.
+    /// Number of its functions that count in the path table, or have contexts.
     #[must_use]
     pub fn n_keys(&self) -> u32 {
-        self.cell_uses.iter().filter(|cell| cell.kind == CellKind::HashedPaths).count() as u32
+        self.cell_uses.iter().filter(|cell| cell.kind.has_key()).count() as u32
     }
 
     /// The smallest range that contains all instructions with twins.

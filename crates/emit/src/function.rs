@@ -29,7 +29,7 @@ use wire::thread::MAX_UNCHECKED_RECORDS;
 use crate::asm::Label;
 use crate::chunk::{Chunk, Original, Stretch};
 use crate::classify::{self, Body};
-use crate::exact::{self, Counting};
+use crate::exact;
 use crate::module::Module;
 use crate::probe::{self, Depth, Site};
 use crate::{Probe, exits, system_call};
@@ -42,8 +42,10 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     chunk.align(ALIGNMENT);
     let flow = module.function(id);
     let plans = plan(module, flow, chunk);
+    let has_key = module.options.probe.has_contexts() && !module.is_stub(id);
+    let context_key = has_key.then(|| exact::contexts::new_key(chunk, module.original(flow.entry)));
     let exact = match module.options.probe {
-        Probe::Exact(counting) => Some(exact::Plan::new(module, id, counting, chunk)),
+        Probe::Exact(counting) => Some(exact::Plan::new(module, id, counting, context_key.is_some(), chunk)),
         Probe::Trace | Probe::None => None,
     };
     let mut function = Function {
@@ -55,6 +57,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
         open_stretch: false,
         record: None,
         exact,
+        context_key,
         edge_codes: Vec::new(),
         exit_codes: Vec::new(),
         rows: Vec::new(),
@@ -67,8 +70,8 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     function.write_second_probes();
     function.write_exit_codes();
     function.write_edge_codes();
-    function.write_call_ends();
     function.write_arrivals();
+    function.write_call_ends();
     exits::write(function.chunk);
     function.write_rows();
     function.chunk.asm.resolve_labels();
@@ -144,6 +147,8 @@ pub(crate) struct Function<'a, 'data> {
     record: Option<u32>,
     /// What is counted, in copies that are never left.
     exact: Option<exact::Plan>,
+    /// The function's number in the table of contexts, if it has contexts of its own.
+    pub context_key: Option<u32>,
     /// What is to be done on edges and is written behind the function: where it starts, and on which edge.
     edge_codes: Vec<(Label, EdgeId)>,
     /// The same for conditional jumps that leave the function, from a block to an address.
@@ -364,11 +369,12 @@ impl Function<'_, '_> {
     fn write_arrival_code(&mut self, id: BlockId) -> u32 {
         let block = self.original(self.flow.cfg.block(id).range.start);
         let live = self.needed_at(id);
-        if self.module.options.probe == Probe::Exact(Counting::Paths) {
+        if self.module.options.probe.tells_arrivals_apart() {
             self.write_table_entry(id, block, live);
         }
         self.chunk.asm.bind(self.plans[id.index()].record);
         let position = self.chunk.position();
+        self.write_context_arrival(id, block, live);
         self.plan_of_probes().arrival(id).write(self.chunk, block, live);
         position
     }

@@ -84,6 +84,21 @@ impl Probe {
     pub fn stays(self) -> bool {
         matches!(self, Probe::Exact(_))
     }
+
+    /// Whether calling contexts are kept.
+    pub(crate) fn has_contexts(self) -> bool {
+        matches!(self, Probe::Exact(counting) if counting.has_contexts())
+    }
+
+    /// Whether paths are counted.
+    pub(crate) fn has_paths(self) -> bool {
+        matches!(self, Probe::Exact(counting) if counting.has_paths())
+    }
+
+    /// Whether control that comes over a known edge, or through a jump table, need not do what arrivals by address do.
+    pub(crate) fn tells_arrivals_apart(self) -> bool {
+        self.has_paths() || self.has_contexts()
+    }
 }
 
 /// The address that offsets in a copy are relative to: the lowest address of the image, rounded down to a page.

@@ -10,7 +10,7 @@ use wire::recovery::{Run, kind};
 
 use crate::chunk::{Chunk, Destination, Original, Stretch};
 use crate::copy::ModuleCopy;
-use crate::exact::{Cell, CellKind};
+use crate::exact::Cell;
 use crate::module::{Module, REACH};
 use crate::statistics::{SkipReason, Skipped, Statistics};
 use crate::stubs::{self, Stubs};
@@ -205,7 +205,7 @@ impl Linker {
         copy.cells.extend(chunk.cells.iter().map(|place| place + start));
         copy.keys.extend(chunk.keys.iter().map(|place| place + start));
         copy.cell_uses.extend(chunk.cell_uses.iter().map(|&cell| match cell.kind {
-            CellKind::HashedPaths => Cell { to: cell.to + self.n_keys, ..cell },
+            kind if kind.has_key() => Cell { to: cell.to + self.n_keys, ..cell },
             _ => cell,
         }));
         self.n_cells += chunk.n_cells;

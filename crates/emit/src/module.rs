@@ -83,6 +83,12 @@ impl<'a, 'data> Module<'a, 'data> {
         self.skips[id.index()]
     }
 
+    /// Whether the function is a stub of the linkage table.
+    pub fn is_stub(&self, id: FunctionId) -> bool {
+        let entry = self.function(id).entry;
+        self.image.plt_stubs().binary_search_by_key(&entry, |stub| stub.range.start).is_ok()
+    }
+
     /// Whether the block, which is in the function's graph, is copied with that function.
     pub fn is_owned(&self, id: FunctionId, block: BlockId) -> bool {
         !self.shares[id.index()]

@@ -33,8 +33,8 @@ use wire::thread::{offset, thread_state};
 
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Chunk, Original};
-use crate::exact::{self, Counting};
-use crate::{Options, Probe, probe};
+use crate::exact;
+use crate::{Options, probe};
 
 /// Code that all functions of a module share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let look_up = if probe.stays() { write_look_ups(chunk, 0..N_CLUSTERS, [miss, outside]) } else { other };
     let land = if probe.stays() { exact::transfers::write_land_stub(chunk, look_up) } else { look_up };
     let count_path = chunk.position();
-    if probe == Probe::Exact(Counting::Paths) {
+    if probe.has_paths() {
         exact::code::write_count_stub(chunk);
     }
     Stubs { exit, miss, full, other, look_up, land, count_path }

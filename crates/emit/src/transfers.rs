@@ -154,7 +154,9 @@ impl Function<'_, '_> {
                 (self.flow.cfg.block(block).last(), live | LiveSet::ALL_FLAGS)
             };
             let code = self.plan_of_probes().edge(edge);
-            code.write(self.chunk, self.original(at), live);
+            let at = self.original(at);
+            code.write(self.chunk, at, live);
+            self.write_context_departure(edge, at, live);
         }
         self.begin_way(target);
         let hole = self.chunk.asm.jump();
@@ -261,7 +263,7 @@ impl Function<'_, '_> {
                 let label = self.label_of(to);
                 self.chunk.asm.use_label(hole, label);
             }
-            (_, Some(edge)) if self.plan_of_probes().edge(edge) != Code::Nothing => {
+            (_, Some(edge)) if self.plan_of_probes().edge(edge) != Code::Nothing || self.ascends(edge) => {
                 let label = self.chunk.asm.new_label();
                 self.chunk.asm.use_label(hole, label);
                 self.exit_codes.push((label, block, target));

@@ -147,6 +147,15 @@ impl Cfg {
         self.edges[id.index()]
     }
 
+    /// Blocks of the function that calls return to, in the order of the first call of each.
+    #[must_use]
+    pub fn return_sites(&self) -> Vec<BlockId> {
+        let mut is_listed = vec![false; self.blocks.len()];
+        let calls = self.graph.edge_ids().filter(|&edge| self.edge_facts(edge).kind == EdgeKind::Call);
+        let sites = calls.filter_map(|edge| self.graph.edge(edge).to);
+        sites.filter(|site| !std::mem::replace(&mut is_listed[site.index()], true)).collect()
+    }
+
     /// Decodes the instructions of a block again.
     pub fn instructions<'data>(
         &self,

@@ -21,7 +21,7 @@ use wire::thread::ThreadHeader;
 use crate::abi::{UContext, register};
 use crate::area::Area;
 use crate::gate_calls::{self, Outcome};
-use crate::{entry, exact, hook, places, session, syscall, twins};
+use crate::{contexts, entry, exact, hook, places, session, syscall, twins};
 
 /// Indices of `gate_registers`.
 pub mod saved {
@@ -29,6 +29,7 @@ pub mod saved {
     pub const RCX: usize = 1;
     pub const RDX: usize = 2;
     pub const RSP: usize = 4;
+    pub const RBP: usize = 5;
     pub const RSI: usize = 6;
     pub const RDI: usize = 7;
     pub const R8: usize = 8;
@@ -240,6 +241,10 @@ unsafe extern "C" fn decide(header: *mut ThreadHeader) -> Step {
             Outcome::ReturnsFromSignal => Step::ReturnFromSignal,
         },
         Some(EndReason::Instruction) => go_natively(&area, target, NativeReason::Instruction),
+        Some(EndReason::NewContext) => {
+            contexts::make_wanted(&area);
+            go_on_at(&area, target)
+        }
         Some(hook::RETURNED) => go_back_to(&area, target),
         _ => go_on_at(&area, target),
     }

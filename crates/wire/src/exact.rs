@@ -12,6 +12,7 @@
 //!   0          header
 //!   8 MiB      return table
 //!   16 MiB     frames of callers
+//!   32 MiB     farewells
 //!   64 MiB     path table: counts of paths by key, open addressing
 //!   128 MiB    calling contexts
 //!   512 MiB    cells: counters of 8 bytes, the agent gives each module a range
@@ -27,6 +28,13 @@
 //! **Frames.** Where probes keep something for the present activation of a function, a call leaves it in the entry that its stack pointer chooses,
 //! and takes it back when it has returned. So `longjmp`, exceptions and switches of stacks need no care: whoever comes back to a stack pointer finds
 //! what the last call from there left, and the key says whether it is that one.
+//!
+//! **Contexts.** The calling context tree is a hash table: an entry stands for a function called from a context, and the context is the place of
+//! the entry. The thread's present context is the upper half of `frame`. A function that is entered looks for its entry, counts there and takes the
+//! context from it; if there is none yet, the gate makes one. Recursion is an entry whose context is that of an entry around it.
+//!
+//! **Farewells.** Functions that are still active when a thread ends are on paths that will never end. A thread that ends in order leaves, behind
+//! those of its predecessors, what it takes to find them: where it is, its stack, and the frames that the stack may hold ([`Farewell`]).
 
 /// Logarithm of the bytes of a thread area in exact mode.
 pub const AREA_BITS: u32 = 30;
@@ -72,6 +80,35 @@ pub struct FrameEntry {
     pub frame: u64,
 }
 
+/// Offset of the farewells in the thread area: a word with the number of bytes of all of them, itself included, then each.
+pub const FAREWELLS: u32 = 32 << 20;
+/// Most bytes of farewells.
+pub const FAREWELLS_BYTES: u32 = 32 << 20;
+
+/// What a thread leaves when it ends. Behind it come the words of its stack, from the stack pointer on, and then `n_frames` [`FrameEntry`]s whose
+/// keys are in it, ascending. Whether they are in use, or were left by calls that have returned, the stack has to tell.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Farewell {
+    /// The instruction that ends the thread.
+    pub rip: u64,
+    /// Its stack pointer.
+    pub rsp: u64,
+    /// Its frame pointer.
+    pub rbp: u64,
+    /// Its `frame` ([`crate::thread::ThreadHeader::frame`]).
+    pub frame: u64,
+    /// Words of stack.
+    pub n_stack_words: u64,
+    /// Frames.
+    pub n_frames: u64,
+}
+
+impl Farewell {
+    /// Words of a farewell without stack and frames.
+    pub const WORDS: usize = size_of::<Farewell>() / 8;
+}
+
 /// Offset of the path table in the thread area.
 pub const PATHS: u32 = 64 << 20;
 /// Entries of the path table, a power of two.
@@ -92,6 +129,48 @@ pub struct PathEntry {
 
 /// Offset of the calling contexts in the thread area.
 pub const CONTEXTS: u32 = 128 << 20;
+/// Entries of the table of contexts, a power of two.
+pub const N_CONTEXT_ENTRIES: u32 = 1 << 22;
+/// Entries that may be in use; beyond that, calls are counted by function, as of [`LOST_CONTEXT`].
+pub const MAX_CONTEXT_ENTRIES: u32 = N_CONTEXT_ENTRIES / 2;
+/// What the key of a context is multiplied by to get its place, in the upper bits of the product.
+pub const CONTEXT_HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A function as called from a context. A context *is* the place of its entry: the offset in the table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ContextEntry {
+    /// The number of the function in the upper half, the caller's context in the lower one; 0: the entry is free.
+    pub key: u64,
+    /// Calls.
+    pub count: u64,
+    /// The context that the function then runs in: this one, or the one of the same function among those around it.
+    pub context: u32,
+    /// Zero.
+    pub reserved: [u32; 3],
+}
+
+/// Bytes of an entry.
+pub const CONTEXT_BYTES: u32 = size_of::<ContextEntry>() as u32;
+/// The context outside of all functions: of a thread's first function, and of signal handlers.
+pub const ROOT_CONTEXT: u32 = 0;
+/// The context of calls that the table has no room for.
+pub const LOST_CONTEXT: u32 = CONTEXT_BYTES;
+/// Keys of the two; no function has their numbers.
+pub const SPECIAL_KEYS: [u64; 2] = [0xffff_ffff << 32, 0xffff_fffe << 32];
+
+/// The place where the search for a key starts.
+#[must_use]
+pub const fn context_place(key: u64) -> u32 {
+    let bits = key.wrapping_mul(CONTEXT_HASH_FACTOR) >> (64 - N_CONTEXT_ENTRIES.ilog2());
+    bits as u32 * CONTEXT_BYTES
+}
+
+/// The place that is looked at next.
+#[must_use]
+pub const fn next_context_place(place: u32) -> u32 {
+    (place + CONTEXT_BYTES) & (N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1)
+}
 /// Offset of the cells in the thread area.
 pub const CELLS: u32 = 512 << 20;
 /// Bytes of the cells.
@@ -99,6 +178,10 @@ pub const CELLS_BYTES: u32 = 512 << 20;
 
 const _: () = assert!(RETURNS + N_RETURNS * size_of::<ReturnEntry>() as u32 <= FRAMES);
 const _: () = assert!(size_of::<FrameEntry>() == (FRAME_SCALE * 8) as usize);
-const _: () = assert!(FRAMES + (FRAME_MASK + 8) * FRAME_SCALE <= PATHS);
+const _: () = assert!(FRAMES + (FRAME_MASK + 8) * FRAME_SCALE <= FAREWELLS);
+const _: () = assert!(size_of::<Farewell>() == 48);
+const _: () = assert!(FAREWELLS + FAREWELLS_BYTES <= PATHS);
 const _: () = assert!(PATHS + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CONTEXTS);
+const _: () = assert!(CONTEXT_BYTES == 32);
+const _: () = assert!(CONTEXTS + N_CONTEXT_ENTRIES * CONTEXT_BYTES <= CELLS);
 const _: () = assert!(CELLS as u64 + CELLS_BYTES as u64 == 1 << AREA_BITS);

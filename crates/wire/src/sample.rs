@@ -109,6 +109,8 @@ pub enum EndReason {
     Told = 9,
     /// The thread or process died in the burst; set by the agent.
     Died = 10,
+    /// In exact mode: a calling context that has no entry yet.
+    NewContext = 11,
 }
 
 impl Outcome {
@@ -132,7 +134,7 @@ impl Outcome {
 
 impl EndReason {
     /// All reasons.
-    pub const ALL: [EndReason; 11] = [
+    pub const ALL: [EndReason; 12] = [
         EndReason::None,
         EndReason::Full,
         EndReason::BufferFull,
@@ -144,6 +146,7 @@ impl EndReason {
         EndReason::Unloading,
         EndReason::Told,
         EndReason::Died,
+        EndReason::NewContext,
     ];
 
     /// The reason with this number.

@@ -122,8 +122,10 @@ pub struct ThreadHeader {
     pub gate: u64,
     /// Cycles of native code since `native_since`, in exact mode; only while the thread is native.
     pub native_since: u64,
+    /// The key of the context that a copy has not found, for the gate to make.
+    pub wanted_context: u64,
     /// Zero.
-    pub reserved: [u64; 2],
+    pub reserved: u64,
 
     /// The clusters of the process.
     pub clusters: [Cluster; N_CLUSTERS],
@@ -167,6 +169,8 @@ pub struct ThreadHeader {
     pub n_path_entries: AtomicU64,
     /// Path ends that found the path table full.
     pub lost_paths: AtomicU64,
+    /// Used entries of the table of contexts.
+    pub n_context_entries: AtomicU64,
 }
 
 /// Offsets in [`ThreadHeader`], for generated code.
@@ -212,6 +216,10 @@ pub mod offset {
     pub const UNLOADS_PENDING: u32 = offset_of!(ThreadHeader, unloads_pending) as u32;
     /// Of `frame`.
     pub const FRAME: u32 = offset_of!(ThreadHeader, frame) as u32;
+    /// Of the upper half of `frame`.
+    pub const CONTEXT: u32 = FRAME + 4;
+    /// Of `wanted_context`.
+    pub const WANTED_CONTEXT: u32 = offset_of!(ThreadHeader, wanted_context) as u32;
     /// Of `n_path_entries`.
     pub const N_PATH_ENTRIES: u32 = offset_of!(ThreadHeader, n_path_entries) as u32;
     /// Of `lost_paths`.

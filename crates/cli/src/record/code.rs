@@ -6,14 +6,11 @@
 
 use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
-use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, PlanOptions, Truncation};
+use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts};
 use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
 use profile::code::{CodeBlock, CodeFunction, CodeLoop, ModuleCode, NO_LOOP};
 use profile::model::BlockEnd;
 use rustc_hash::FxHashMap;
-
-const PLAN: PlanOptions<'_> =
-    PlanOptions { truncation: Truncation::BackEdges, order: EdgeOrder::Classic, max_paths: DEFAULT_MAX_PATHS };
 
 /// Converts a module.
 pub fn module_code(flow: &ModuleFlow, executor: &impl Executor) -> ModuleCode {
@@ -56,7 +53,10 @@ fn cut_edges(function: &FunctionFlow) -> Vec<(BlockId, BlockId)> {
     if function.loops.all().is_empty() && function.cfg.graph.n_blocks() < 32 {
         return Vec::new();
     }
-    let plan = PathPlan::new(&function.cfg.graph, &PLAN);
+    let weights = estimate_weights(&function.cfg.graph, &function.loops);
+    let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
+    let max_paths = max_paths_with_restarts(function.cfg.return_sites().len());
+    let plan = PathPlan::new(&function.cfg.graph, &PlanOptions { truncation, order, max_paths });
     let graph = plan.graph();
     let cuts = graph.edge_ids().filter(|&edge| plan.is_cut(edge)).map(|edge| graph.edge(edge));
     cuts.filter_map(|edge| Some((edge.from, edge.to?))).collect()

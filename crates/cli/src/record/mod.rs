@@ -201,7 +201,7 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         },
         asked_rate_hz: rate_hz,
     };
-    let exact = props.exact.map(|exact| (exact, session.exact_outcome()));
+    let exact = props.exact.map(|exact| (exact, session.exact_outcome(exact)));
     let facts = match &exact {
         Some((exact, outcome)) => exact::facts(&session, outcome, *exact, &ending),
         None => summary::facts(&session, &ending),

@@ -29,7 +29,7 @@ pub struct Watched {
     pub last_scan: Instant,
     pub cpu_ns: u64,
     pub modules: Vec<Module>,
-    unwinder: StackUnwinder,
+    pub unwinder: StackUnwinder,
     pub layout: Layout,
     pub digest: Digest,
     checked: Vec<CheckedModule>,
@@ -62,7 +62,7 @@ pub struct Module {
 }
 
 impl Module {
-    fn contains(&self, pc: u64) -> bool {
+    pub fn contains(&self, pc: u64) -> bool {
         self.mapped.base <= pc && pc < self.mapped.end
     }
 }

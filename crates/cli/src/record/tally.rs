@@ -165,6 +165,7 @@ pub fn end_reason_name(reason: EndReason) -> &'static str {
         EndReason::Signal => "signal",
         EndReason::Unloading => "library unloading",
         EndReason::Told => "told to leave",
+        EndReason::NewContext => "new calling context",
         EndReason::Died => "died in it",
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
 use object::{Object, ObjectSection as _};
 use wire::sample::{RIP, RSP, Registers};
 
@@ -75,14 +75,27 @@ impl StackUnwinder {
         self.unwinder.remove_module(start);
     }
 
+    /// Calls that a thread is in, from the innermost outwards: the return address, and the stack pointer before the call.
+    pub fn calls(&mut self, [rip, rsp, rbp]: [u64; 3], stack: &[u8]) -> Vec<(u64, u64)> {
+        let mut read = |address: u64| word_of_stack(stack, rsp, address).ok_or(());
+        let mut registers = UnwindRegsX86_64::new(rip, rsp, rbp);
+        let mut at = Some(FrameAddress::from_instruction_pointer(rip));
+        let mut calls = Vec::new();
+        while let Some(address) = at
+            && let Ok(Some(return_address)) =
+                self.unwinder.unwind_frame(address, &mut registers, &mut self.cache, &mut read)
+            && calls.len() < stack.len()
+        {
+            calls.push((return_address, registers.sp()));
+            at = FrameAddress::from_return_address(return_address);
+        }
+        calls
+    }
+
     /// Addresses from the innermost frame outwards: the interrupted one, then return addresses less one.
     pub fn unwind(&mut self, registers: &Registers, stack: &[u8]) -> Vec<u64> {
         let sp = registers[RSP];
-        let mut read = |address: u64| {
-            let offset = usize::try_from(address.wrapping_sub(sp)).map_err(drop)?;
-            let word = stack.get(offset..offset.checked_add(8).ok_or(())?).ok_or(())?;
-            Ok(u64::from_le_bytes(word.try_into().map_err(drop)?))
-        };
+        let mut read = |address: u64| word_of_stack(stack, sp, address).ok_or(());
         let start = UnwindRegsX86_64::new(registers[RIP], sp, registers[RBP]);
         let mut frames = Vec::new();
         let mut iter = self.unwinder.iter_frames(registers[RIP], start, &mut self.cache, &mut read);
@@ -94,4 +107,11 @@ impl StackUnwinder {
         }
         frames
     }
+}
+
+/// The word at an address of a stack whose lowest address is `sp`.
+fn word_of_stack(stack: &[u8], sp: u64, address: u64) -> Option<u64> {
+    let offset = usize::try_from(address.wrapping_sub(sp)).ok()?;
+    let word = stack.get(offset..offset.checked_add(8)?)?;
+    Some(u64::from_le_bytes(word.try_into().ok()?))
 }

@@ -73,7 +73,7 @@ fn two_runs_count_the_same() {
     assert_eq!(one, other);
 }
 
-/// Every path that ended was counted, so only those differ that were under way when the program ended, or that `longjmp` cut off.
+/// Every path that ended was counted, and those that were under way when threads ended, so only those differ that `longjmp` cut off.
 #[test]
 fn paths_and_blocks_agree() {
     if is_replaced() {
@@ -86,4 +86,19 @@ fn paths_and_blocks_agree() {
     let difference: f64 =
         blocks.iter().map(|(at, count)| (count - from_paths.get(at).copied().unwrap_or(0.0)).abs()).sum();
     assert!(difference < total * 0.02, "{difference} of {total}");
+}
+
+/// Paths that were under way when threads or the process ended are counted as far as they had come.
+#[test]
+fn paths_that_never_end_are_counted() {
+    if is_replaced() {
+        return;
+    }
+    for flags in [["-O2", "-fno-inline"], ["-O0", "-pthread"]] {
+        let executable = Program::new("ends.c").flags(&flags).build();
+        let blocks = own_blocks(&counted(&executable, "--exact=blocks"));
+        let from_paths = own_blocks(&counted(&executable, "--exact=paths"));
+        assert!(blocks.len() > 20, "{blocks:?}");
+        assert_eq!(blocks, from_paths, "{flags:?}");
+    }
 }

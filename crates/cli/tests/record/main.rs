@@ -10,6 +10,7 @@
 
 mod build;
 mod compare;
+mod contexts;
 mod exact;
 mod gdb;
 mod mishaps;

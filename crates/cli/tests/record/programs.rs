@@ -50,6 +50,7 @@ programs! {
     throws: Program::new("throws.cpp").libraries(&THROWING);
     longjmp: Program::new("longjmp.c");
     coroutines: Program::new("coroutines.c");
+    ends: Program::new("ends.c");
     recursion: Program::new("recursion.c");
     recursion_unoptimized: Program::new("recursion.c").flags(&["-O0"]);
     interpreter: Program::new("interpreter.c");

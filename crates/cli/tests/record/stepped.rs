@@ -11,7 +11,7 @@ use std::process::Command;
 
 use flow::callgraph::FunctionId;
 use flow::graph::{BlockId, EdgeId};
-use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights};
+use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts};
 use flow::{ModuleFlow, Sequential, Transfer};
 use image::{Image, Svma};
 
@@ -258,7 +258,8 @@ impl Walker<'_> {
             let function = &self.flow.functions[function.index()];
             let weights = estimate_weights(&function.cfg.graph, &function.loops);
             let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
-            PathPlan::new(&function.cfg.graph, &PlanOptions { truncation, order, max_paths: DEFAULT_MAX_PATHS })
+            let max_paths = max_paths_with_restarts(function.cfg.return_sites().len());
+            PathPlan::new(&function.cfg.graph, &PlanOptions { truncation, order, max_paths })
         })
     }
 }

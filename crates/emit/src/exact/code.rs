@@ -65,6 +65,8 @@ pub(crate) enum Paths {
     Cells(u32),
     /// In the path table, by this key.
     Table(u32),
+    /// In the path table, by the calling context.
+    Context,
 }
 
 /// Ends of the saves of `rax`, `rcx`, `rdx` and flags.
@@ -106,7 +108,11 @@ impl Code {
                 write_restart(chunk, original, restart);
             }
             Code::End { paths: Paths::Table(key), id_offset, restart } => {
-                write_hashed_end(chunk, original, key, id_offset);
+                write_hashed_end(chunk, original, Some(key), id_offset);
+                write_restart(chunk, original, restart);
+            }
+            Code::End { paths: Paths::Context, id_offset, restart } => {
+                write_hashed_end(chunk, original, None, id_offset);
                 write_restart(chunk, original, restart);
             }
             Code::Row { index, paths, restart } => {
@@ -193,8 +199,8 @@ fn write_restore(chunk: &mut Chunk, original: Original, keeps_flags: bool) {
     chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
 }
 
-/// Has the module's stub count the path in the path table: `ecx` is the path, `eax` the key, and `twin` where to go on.
-fn write_hashed_end(chunk: &mut Chunk, original: Original, key: u32, id_offset: i32) {
+/// Has the module's stub count the path in the path table: `ecx` is the path, `eax` the key or else the context, and `twin` where to go on.
+fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_offset: i32) {
     let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
     chunk.begin_run(kind::PROBE, original, all, FOUR_SAVES_END);
     chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
@@ -205,8 +211,12 @@ fn write_hashed_end(chunk: &mut Chunk, original: Original, key: u32, id_offset: 
     chunk.asm.store(offset::TARGET, Gpr::RDX);
     chunk.asm.load_dword(Gpr::RCX, offset::FRAME);
     chunk.asm.advance_dword(Gpr::RCX, id_offset);
-    let place = chunk.asm.load_constant(Gpr::RAX, key);
-    chunk.keys.push(place);
+    if let Some(key) = key {
+        let place = chunk.asm.load_constant(Gpr::RAX, key);
+        chunk.keys.push(place);
+    } else {
+        chunk.asm.load_dword(Gpr::RAX, offset::CONTEXT);
+    }
     let back = chunk.asm.new_label();
     let hole = chunk.asm.address_of(Gpr::RDX);
     chunk.asm.use_label(hole, back);
@@ -292,7 +302,7 @@ const N_PATH_BITS: u32 = wire::exact::N_PATH_ENTRIES.ilog2();
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Writes code that needs a register but leaves the flags alone, or need not.
-fn with_register(chunk: &mut Chunk, original: Original, live: LiveSet, write: impl FnOnce(&mut Chunk, Gpr)) {
+pub(super) fn with_register(chunk: &mut Chunk, original: Original, live: LiveSet, write: impl FnOnce(&mut Chunk, Gpr)) {
     if let Some(dead) = probe::dead_register(live) {
         chunk.statistics.probes_dead_register += 1;
         chunk.begin_clean_probe(original);

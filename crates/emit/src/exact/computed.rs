@@ -26,7 +26,6 @@ use wire::exact::CELLS;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::code::Code;
 use super::transfers::{ARRIVAL_SAVE_END, CallEnd, Callee, saved, write_restore};
 use super::{Cell, CellKind};
 use crate::asm::{Condition, Gpr, Label};
@@ -67,8 +66,11 @@ impl Function<'_, '_> {
         let keeps_flags = self.keeps_flags_at(block, stack);
         if !is_table && matches!(stack, StackChange::None) {
             let end = self.flow.cfg.graph.out_range(block).map(EdgeId).next();
-            let end = end.map_or(Code::Nothing, |edge| self.plan_of_probes().edge(edge));
-            end.write(self.chunk, at, self.needed_behind(block));
+            if let Some(edge) = end {
+                let live = self.needed_behind(block);
+                self.plan_of_probes().edge(edge).write(self.chunk, at, live);
+                self.write_context_departure(edge, at, live);
+            }
         }
         if matches!(stack, StackChange::Push(_)) && self.return_site(block).is_some() {
             self.leave_frame(at, keeps_flags);

@@ -7,11 +7,13 @@
 //! What a function's probes do is decided before it is written ([`Plan`]): something on arrival at a block, something on edges.
 //!
 //! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
-//!   taken has a cell of its own if its edge does not follow.
+//!   taken has a cell of its own if its edge does not follow, also where it leaves the function.
 //! * **Paths.** See [`paths`].
+//! * **Contexts.** See [`contexts`].
 
 pub(crate) mod code;
 mod computed;
+pub(crate) mod contexts;
 mod paths;
 mod plan;
 mod tables;
@@ -29,6 +31,24 @@ pub enum Counting {
     Blocks,
     /// Ball-Larus paths.
     Paths,
+    /// Calls, by calling context.
+    Contexts,
+    /// The same, and Ball-Larus paths by calling context.
+    ContextPaths,
+}
+
+impl Counting {
+    /// Whether paths are counted.
+    #[must_use]
+    pub fn has_paths(self) -> bool {
+        matches!(self, Counting::Paths | Counting::ContextPaths)
+    }
+
+    /// Whether calling contexts are kept.
+    #[must_use]
+    pub fn has_contexts(self) -> bool {
+        matches!(self, Counting::Contexts | Counting::ContextPaths)
+    }
 }
 
 /// What a counter counts. Addresses are relative to the image base.
@@ -58,12 +78,19 @@ pub enum CellKind {
     HashedPaths = 4,
     /// Arrivals in the function at `at` where the path so far is not known.
     LostPaths = 5,
+    /// The function at `at` has calling contexts, by its key `to`; has no cell.
+    Context = 6,
 }
 
 impl CellKind {
+    /// Whether `to` is the function's key.
+    pub(crate) fn has_key(self) -> bool {
+        matches!(self, CellKind::HashedPaths | CellKind::Context)
+    }
+
     pub(crate) fn from_u8(number: u8) -> Option<CellKind> {
-        use CellKind::{Block, Edge, HashedPaths, LostPaths, Paths, Target};
-        [Block, Edge, Target, Paths, HashedPaths, LostPaths].into_iter().find(|&kind| kind as u8 == number)
+        use CellKind::{Block, Context, Edge, HashedPaths, LostPaths, Paths, Target};
+        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context].into_iter().find(|&kind| kind as u8 == number)
     }
 }
 
@@ -75,7 +102,7 @@ impl Cell {
             CellKind::Block | CellKind::Edge | CellKind::LostPaths => 1,
             CellKind::Target => 2,
             CellKind::Paths => self.to,
-            CellKind::HashedPaths => 0,
+            CellKind::HashedPaths | CellKind::Context => 0,
         }
     }
 }

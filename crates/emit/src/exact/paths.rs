@@ -12,13 +12,15 @@
 //!   entry, before the one of everybody else. Where several jumps share targets and what is to be done depends on the jump, each has a *row*
 //!   of numbers, one for every target, and leaves its address.
 //!
-//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them, else in the path table.
+//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them, else in the path table, which has 32 bits for a number. So there are fewer paths
+//! the more return sites there are. A function that has too many all the same, or too many rows, is counted by blocks.
 
 use flow::callgraph::FunctionId;
 use flow::cfg::{Cfg, EdgeKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::paths::{
     DEFAULT_MAX_PATHS, EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, estimate_weights,
+    max_paths_with_restarts,
 };
 
 use super::code::{Paths, RowEntry};
@@ -31,14 +33,16 @@ const MAX_CELLS: u64 = 1024;
 /// Most entries of all rows of a function.
 const MAX_ROW_ENTRIES: usize = 1 << 16;
 
-pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) -> Plan {
+/// Paths are counted in `paths` if that is given. `None` if there are too many rows.
+pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, paths: Option<Paths>, chunk: &mut Chunk) -> Option<Plan> {
     let function = module.function(id);
     let cfg = &function.cfg;
     let weights = estimate_weights(&cfg.graph, &function.loops);
+    let return_sites = cfg.return_sites();
     let options = PlanOptions {
         truncation: Truncation::BackEdges,
         order: EdgeOrder::Smart(&weights),
-        max_paths: DEFAULT_MAX_PATHS,
+        max_paths: max_paths_with_restarts(return_sites.len()),
     };
     let plan = PathPlan::new(&cfg.graph, &options);
     let placement = Placement::spanning_tree(&plan, &weights);
@@ -46,13 +50,9 @@ pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) -
 
     let mut n_ids = plan.n_paths();
     let mut restarts: Vec<Option<i32>> = vec![None; cfg.blocks.len()];
-    for edge in cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::Call) {
-        if let Some(to) = cfg.graph.edge(edge).to
-            && restarts[to.index()].is_none()
-        {
-            restarts[to.index()] = Some((n_ids as i64).wrapping_sub(placement.potential(to)) as i32);
-            n_ids = n_ids.saturating_add(plan.paths_from(to));
-        }
+    for site in return_sites {
+        restarts[site.index()] = Some((n_ids as i64).wrapping_sub(placement.potential(site)) as i32);
+        n_ids = n_ids.saturating_add(plan.paths_from(site));
     }
     let fits = |amount: i64| i32::try_from(amount).is_ok_and(|amount| amount.unsigned_abs() < 1 << 27);
     let is_small = n_ids <= MAX_CELLS
@@ -70,10 +70,12 @@ pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) -
         blocks.sort_unstable();
         blocks.dedup();
     }
-    if !agree && table_targets.len() * table_sources.len() > MAX_ROW_ENTRIES {
-        return Plan::new(module, id, super::Counting::Blocks, chunk);
+    if n_ids > DEFAULT_MAX_PATHS || !agree && table_targets.len() * table_sources.len() > MAX_ROW_ENTRIES {
+        return None;
     }
-    let paths = if is_small {
+    let paths = if let Some(paths) = paths {
+        paths
+    } else if is_small {
         Paths::Cells(chunk.new_cells(Cell { kind: CellKind::Paths, at: entry, to: n_ids as u32 }))
     } else {
         let key = chunk.n_keys;
@@ -130,11 +132,11 @@ pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) -
             arrivals[start.block.index()] = Code::Start(register as i32);
         }
     }
-    Plan::paths(arrivals, table_arrivals, rows, edges)
+    Some(Plan::paths(arrivals, table_arrivals, rows, edges))
 }
 
 /// Edges of jump tables, and where they lead.
-fn table_edges(cfg: &Cfg) -> impl Iterator<Item = (EdgeId, BlockId)> {
+pub(super) fn table_edges(cfg: &Cfg) -> impl Iterator<Item = (EdgeId, BlockId)> {
     let edges = cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::JumpTable);
     edges.filter_map(|edge| Some((edge, cfg.graph.edge(edge).to?)))
 }

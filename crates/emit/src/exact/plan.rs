@@ -1,10 +1,10 @@
 //! What the probes of one function do.
 
-use flow::FunctionFlow;
-use flow::cfg::EdgeKind;
-use flow::graph::{BlockId, EdgeId};
+use flow::cfg::{EdgeFacts, EdgeKind};
+use flow::graph::{BlockId, Edge, EdgeId};
+use flow::{FunctionFlow, Transfer};
 
-use super::code::RowEntry;
+use super::code::{Paths, RowEntry};
 use super::{Cell, CellKind, Code, Counting, paths};
 use crate::chunk::Chunk;
 use crate::module::Module;
@@ -26,11 +26,23 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub fn new(module: &Module<'_, '_>, id: FunctionId, counting: Counting, chunk: &mut Chunk) -> Plan {
+    /// `has_context` says whether the function has calling contexts of its own.
+    pub fn new(
+        module: &Module<'_, '_>,
+        id: FunctionId,
+        counting: Counting,
+        has_context: bool,
+        chunk: &mut Chunk,
+    ) -> Plan {
         match counting {
             Counting::Nothing => Plan::nothing(module.function(id)),
             Counting::Blocks => Plan::blocks(module, id, chunk),
-            Counting::Paths => paths::plan(module, id, chunk),
+            Counting::Paths => paths::plan(module, id, None, chunk).unwrap_or_else(|| Plan::blocks(module, id, chunk)),
+            Counting::ContextPaths if has_context => {
+                let plan = paths::plan(module, id, Some(Paths::Context), chunk);
+                plan.unwrap_or_else(|| Plan::apart(module.function(id)))
+            }
+            Counting::Contexts | Counting::ContextPaths => Plan::apart(module.function(id)),
         }
     }
 
@@ -43,6 +55,15 @@ impl Plan {
             edges: vec![Code::Nothing; cfg.graph.n_edges()],
             edges_arrive: true,
         }
+    }
+
+    /// Nothing, but known edges and jumps through tables skip what arrivals do.
+    fn apart(function: &FunctionFlow) -> Plan {
+        let mut table_arrivals = vec![None; function.cfg.blocks.len()];
+        for (_, to) in paths::table_edges(&function.cfg) {
+            table_arrivals[to.index()] = Some(Code::Nothing);
+        }
+        Plan { table_arrivals, edges_arrive: false, ..Plan::nothing(function) }
     }
 
     pub(super) fn paths(
@@ -64,13 +85,17 @@ impl Plan {
             plan.arrivals[block.index()] = Code::Count(cell);
         }
         for edge in cfg.graph.edge_ids() {
-            let flow::graph::Edge { from, to: Some(to), .. } = cfg.graph.edge(edge) else { continue };
-            let is_taken = cfg.edge_facts(edge).kind == EdgeKind::Taken;
-            let follows =
-                cfg.graph.out_edges(from).count() == 1 || cfg.graph.in_edges(to).len() == 1 && !cfg.graph.is_entry(to);
-            if is_taken && !follows && module.is_owned(id, from) && module.is_owned(id, to) {
-                let cell = chunk.new_cells(Cell { kind: CellKind::Edge, at: start(from), to: start(to) });
-                plan.edges[edge.index()] = Code::Count(cell);
+            let Edge { from, to } = cfg.graph.edge(edge);
+            let EdgeFacts { kind, target: Some(target) } = cfg.edge_facts(edge) else { continue };
+            let is_only_way_in = to.is_some_and(|to| {
+                let is_inner = module.is_owned(id, to) && !cfg.graph.is_entry(to) && !module.is_reached(target);
+                is_inner && cfg.graph.in_edges(to).len() == 1
+            });
+            let follows = is_only_way_in || cfg.graph.out_edges(from).count() == 1;
+            let is_taken = kind != EdgeKind::FallThrough && cfg.block(from).transfer == Transfer::Branch(target);
+            if is_taken && !follows && module.is_owned(id, from) && module.is_in_reach(target) {
+                let (at, to) = (start(from), module.original(target).0);
+                plan.edges[edge.index()] = Code::Count(chunk.new_cells(Cell { kind: CellKind::Edge, at, to }));
             }
         }
         plan

@@ -5,9 +5,7 @@ use flow::liveness::LiveSet;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::Counting;
 use super::transfers::ARRIVAL_SAVE_END;
-use crate::Probe;
 use crate::asm::{Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
 use crate::function::Function;
@@ -50,7 +48,7 @@ impl Function<'_, '_> {
     pub(super) fn write_quick_table_arrival(&mut self, block: BlockId, scratch: Gpr) {
         let row = self.row_label(block);
         let cluster = self.module.options.cluster;
-        let is_before = self.module.options.probe == Probe::Exact(Counting::Paths);
+        let is_before = self.module.options.probe.tells_arrivals_apart();
         let chunk = &mut *self.chunk;
         chunk.begin_run(kind::FORWARD, Original(0), saves::RAX, [9, 0, 0, 0]);
         chunk.asm.store(offset::TARGET, Gpr::RAX);
@@ -76,7 +74,7 @@ impl Function<'_, '_> {
         let cluster = self.module.options.cluster;
         let live = self.flow.liveness.live_out(&self.flow.cfg, block);
         let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() || self.module.passes_flags_unseen;
-        let is_before = self.module.options.probe == Probe::Exact(Counting::Paths);
+        let is_before = self.module.options.probe.tells_arrivals_apart();
         let chunk = &mut *self.chunk;
         let (saved, ends) = if keeps_flags {
             (saves::RAX | saves::RCX | saves::FLAGS, [9, 18, 31, 0])

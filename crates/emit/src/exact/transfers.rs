@@ -45,19 +45,19 @@ use wire::thread::offset;
 
 use super::code::{Code, Paths, write_end};
 use super::computed::Search;
-use crate::Probe;
+use super::contexts::FindContext;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, ExitState, Original};
-use crate::exact::Counting;
 use crate::function::Function;
 use crate::probe;
 use crate::stubs::Stub;
 
-const LOAD: u8 = 0x8b;
+pub(super) const LOAD: u8 = 0x8b;
 const STORE: u8 = 0x89;
-const COMPARE: u8 = 0x3b;
-const KEY: u32 = FRAMES + offset_of!(FrameEntry, key) as u32;
-const FRAME: u32 = FRAMES + offset_of!(FrameEntry, frame) as u32;
+pub(super) const COMPARE: u8 = 0x3b;
+pub(super) const FRAME_KEY: u32 = FRAMES + offset_of!(FrameEntry, key) as u32;
+const FRAME_PATH: u32 = FRAMES + offset_of!(FrameEntry, frame) as u32;
+pub(super) const FRAME_CONTEXT: u32 = FRAME_PATH + 4;
 
 /// Ends of the stores of target or `rax`, and of `rcx`, and of saving flags.
 pub(super) const ARRIVAL_SAVE_END: [u8; 4] = [9, 18, 31, 0];
@@ -73,6 +73,8 @@ pub(crate) enum CallEnd {
     LostFrame { label: Label, block: BlockId, saved: u8 },
     /// The search for a computed target that its cells do not remember.
     Search(Search),
+    /// The search for a context that is not in its first place.
+    FindContext(FindContext),
 }
 
 /// Who is called.
@@ -84,9 +86,16 @@ pub(crate) enum Callee {
 }
 
 impl Function<'_, '_> {
-    /// Whether the function keeps a path register.
+    /// What calls leave for when they have returned: where it is in the thread's header, and in a frame.
+    fn kept_fields(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let has_path = self.module.options.probe.has_paths() && !self.plan_of_probes().edges_arrive;
+        let path = has_path.then_some((offset::FRAME, FRAME_PATH));
+        let context = self.has_contexts().then_some((offset::CONTEXT, FRAME_CONTEXT));
+        path.into_iter().chain(context)
+    }
+
     fn has_frame(&self) -> bool {
-        self.module.options.probe == Probe::Exact(Counting::Paths) && !self.plan_of_probes().edges_arrive
+        self.kept_fields().next().is_some()
     }
 
     pub(super) fn edge_of_kind(&self, block: BlockId, kind: EdgeKind) -> Option<EdgeId> {
@@ -166,11 +175,12 @@ impl Function<'_, '_> {
         self.go_on(block, next);
     }
 
-    /// Leaves the path register for when the call at `at` has returned.
+    /// Leaves path register and context for when the call at `at` has returned.
     pub(super) fn leave_frame(&mut self, at: Original, keeps_flags: bool) {
         if !self.has_frame() {
             return;
         }
+        let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
         chunk.begin_run(kind::PROBE, at, saved(keeps_flags), ARRIVAL_SAVE_END);
         chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
@@ -180,10 +190,12 @@ impl Function<'_, '_> {
         }
         chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
         // In the width in which it was stored: the processor could not pass it on otherwise.
-        chunk.asm.load_dword(Gpr::RAX, offset::FRAME);
-        chunk.asm.entry_dword(STORE, Gpr::RAX, Gpr::RCX, FRAME);
+        for (field, in_frame) in fields {
+            chunk.asm.load_dword(Gpr::RAX, field);
+            chunk.asm.entry_dword(STORE, Gpr::RAX, Gpr::RCX, in_frame);
+        }
         // The key comes last: what was left in part only is not found.
-        chunk.asm.entry(STORE, Gpr::RSP, Gpr::RCX, KEY);
+        chunk.asm.entry(STORE, Gpr::RSP, Gpr::RCX, FRAME_KEY);
         if keeps_flags {
             probe::restore_flags(&mut chunk.asm);
         }
@@ -192,13 +204,14 @@ impl Function<'_, '_> {
         chunk.begin_clean_probe(at);
     }
 
-    /// Takes the path register back, at the start of the block `to`, which is at `next`.
+    /// Takes path register and context back, at the start of the block `to`, which is at `next`.
     fn take_frame(&mut self, to: BlockId, next: Original) {
         let live = self.needed_at(to);
         let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
         let dead = probe::dead_register(live).filter(|_| !keeps_flags);
         let register = dead.unwrap_or(Gpr::RAX);
         let record = self.plans[to.index()].record;
+        let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
         let lost = if dead.is_some() {
             chunk.begin_clean_probe(next);
@@ -216,10 +229,15 @@ impl Function<'_, '_> {
             label
         };
         chunk.asm.frame_index(register, FRAME_MASK);
-        chunk.asm.entry(COMPARE, Gpr::RSP, register, KEY);
+        chunk.asm.entry(COMPARE, Gpr::RSP, register, FRAME_KEY);
         chunk.asm.jump_to_if(Condition::NZ, lost);
-        chunk.asm.entry_dword(LOAD, register, register, FRAME);
-        chunk.asm.store_dword(offset::FRAME, register);
+        for (index, (field, in_frame)) in fields.enumerate() {
+            if index > 0 {
+                chunk.asm.frame_index(register, FRAME_MASK);
+            }
+            chunk.asm.entry_dword(LOAD, register, register, in_frame);
+            chunk.asm.store_dword(field, register);
+        }
         if dead.is_none() {
             write_restore(chunk, saved(keeps_flags));
         }
@@ -297,6 +315,7 @@ impl Function<'_, '_> {
                     self.chunk.asm.jump_to(self.plans[block.index()].record);
                 }
                 CallEnd::Search(search) => self.write_search(&search),
+                CallEnd::FindContext(find) => self.write_find_context(&find),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
 use emit::{Cell, CellKind, Counting, ModuleCopy, Options, Probe};
-use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathId, PathPlan, PlanOptions, Truncation, estimate_weights};
+use flow::paths::{EdgeOrder, PathId, PathPlan, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts};
 use flow::{ModuleFlow, Sequential};
 use image::{Image, Svma};
 use wire::exact;
@@ -154,7 +154,7 @@ fn blocks_of_paths(flow: &ModuleFlow, copy: &ModuleCopy, result: &Counted) -> BT
         let options = PlanOptions {
             truncation: Truncation::BackEdges,
             order: EdgeOrder::Smart(&weights),
-            max_paths: DEFAULT_MAX_PATHS,
+            max_paths: max_paths_with_restarts(function.cfg.return_sites().len()),
         };
         let plan = PathPlan::new(graph, &options);
         for (id, count) in ids.into_iter().filter(|&(id, count)| count > 0 && id < plan.n_paths()) {

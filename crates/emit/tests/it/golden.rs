@@ -36,6 +36,11 @@ fn counting_paths() {
     check("paths.txt", Probe::Exact(Counting::Paths));
 }
 
+#[test]
+fn keeping_contexts() {
+    check("contexts.txt", Probe::Exact(Counting::Contexts));
+}
+
 #[track_caller]
 fn check(golden: &str, probe: Probe) {
     let file = assemble(SHAPES);

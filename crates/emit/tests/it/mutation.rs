@@ -137,9 +137,14 @@ fn every_bit_of_code_that_counts_paths_matters() {
 }
 
 #[test]
+fn every_bit_of_code_that_keeps_contexts_matters() {
+    every_bit_of_code_matters(COUNTED, Probe::Exact(Counting::ContextPaths));
+}
+
+#[test]
 fn every_cell_matters() {
     let file = assemble(&counted());
-    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths] {
+    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
         let subject = Subject::new(&file, Probe::Exact(counting));
         let Layout { addresses, runs, cells, cell_uses, cell_uses_end, .. } = subject.layout;
         assert!(cells < cell_uses && cell_uses < cell_uses_end, "{counting:?}");
@@ -156,7 +161,7 @@ fn every_cell_matters() {
 #[test]
 fn every_landing_matters() {
     let file = assemble(&counted());
-    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths] {
+    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
         let subject = Subject::new(&file, Probe::Exact(counting));
         let start = subject.layout.cell_uses_end;
         let landings = (start..start + subject.copy().landings().count() * LANDING_BYTES).step_by(4);
@@ -182,6 +187,7 @@ fn every_run_matters() {
     every_run_of_a_copy_matters(&assemble(SHAPES), Probe::Trace);
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks));
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths));
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextPaths));
 }
 
 fn every_run_of_a_copy_matters(file: &[u8], probe: Probe) {
@@ -215,6 +221,7 @@ fn every_twin_matters() {
     every_twin_of_a_copy_matters(&assemble(SHAPES), Probe::Trace);
     every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks));
     every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths));
+    every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextPaths));
 }
 
 fn every_twin_of_a_copy_matters(file: &[u8], probe: Probe) {

@@ -7,8 +7,9 @@ use flow::Sequential;
 use image::Image;
 
 const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
-const EXACT: [Probe; 3] =
-    [Probe::Exact(Counting::Nothing), Probe::Exact(Counting::Blocks), Probe::Exact(Counting::Paths)];
+const EXACT: [Probe; 5] =
+    [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths]
+        .map(Probe::Exact);
 
 #[track_caller]
 fn verify(path: &str, min_functions: u64) {

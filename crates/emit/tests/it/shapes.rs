@@ -28,12 +28,14 @@ fn all_shapes_verify() {
 #[test]
 fn all_shapes_verify_when_they_are_counted() {
     let file = assemble(&[SHAPES, COUNTED].concat());
-    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths] {
+    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
         let copy = check(&parse(&file), "shapes", Probe::Exact(counting));
         let has = |kind: CellKind| copy.cells().iter().any(|cell| cell.kind == kind);
         let expected = match counting {
             Counting::Nothing => vec![CellKind::Target],
             Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
+            Counting::Contexts => vec![CellKind::Target, CellKind::Context],
+            Counting::ContextPaths => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
             Counting::Paths => {
                 vec![CellKind::Target, CellKind::Paths, CellKind::HashedPaths, CellKind::LostPaths]
             }
@@ -48,7 +50,8 @@ fn copies_verify_in_every_cluster() {
     let image = parse(&file);
     let flow = flow::analyze(&image, &Sequential);
     for cluster in 0..N_CLUSTERS {
-        for probe in [Probe::Trace, Probe::Exact(Counting::Blocks), Probe::Exact(Counting::Paths)] {
+        let exact = [Counting::Blocks, Counting::Paths, Counting::ContextPaths].map(Probe::Exact);
+        for probe in exact.into_iter().chain([Probe::Trace]) {
             let copy = emit::translate(&image, &flow, Options { cluster, probe }, &Sequential);
             assert_eq!(emit::verify(&image, &flow, &copy), Ok(()), "{probe:?} in cluster {cluster}");
         }

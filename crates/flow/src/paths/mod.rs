@@ -49,6 +49,13 @@ use crate::order::Order;
 /// Limit on the number of paths of one function that leaves room for 32-bit path ids.
 pub const DEFAULT_MAX_PATHS: u64 = 1 << 32;
 
+/// The same if paths that start in the middle, at so many further blocks, have numbers of their own: from no block are there more paths than
+/// in all.
+#[must_use]
+pub const fn max_paths_with_restarts(n_restarts: usize) -> u64 {
+    DEFAULT_MAX_PATHS / (1 + n_restarts as u64)
+}
+
 /// A numbering of all paths of one function. It contains its graph, so that recorded numbers can be decoded long after
 /// analysis.
 #[derive(Clone, Debug, PartialEq)]

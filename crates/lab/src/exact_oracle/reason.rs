@@ -6,8 +6,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use flow::cfg::EdgeKind;
-use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights};
 use flow::{FunctionFlow, Transfer};
 use iced_x86::{CpuidFeature, Instruction, Mnemonic};
 use image::Svma;
@@ -25,8 +23,6 @@ pub enum Reason {
     Undetermined,
     /// A path that never ended: the program ended, or the function was left by `longjmp`. Not more are missing than calls did not return.
     Unfinished,
-    /// The function has more path numbers than strobe can tell apart.
-    Unnumbered,
     /// valgrind hides the kernel's library (vDSO), and with it a file that the dynamic linker keeps a list of.
     Vdso,
     /// strobe's runtime stands before the function, or has it do more.
@@ -42,11 +38,10 @@ pub enum Reason {
 
 impl Reason {
     /// All, in order.
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 8] = [
         Reason::End,
         Reason::Undetermined,
         Reason::Unfinished,
-        Reason::Unnumbered,
         Reason::Vdso,
         Reason::Runtime,
         Reason::Processor,
@@ -61,7 +56,6 @@ impl fmt::Display for Reason {
             Reason::End => "the program ended here",
             Reason::Undetermined => "undetermined edge",
             Reason::Unfinished => "unfinished path",
-            Reason::Unnumbered => "too many paths",
             Reason::Vdso => "no vDSO under valgrind",
             Reason::Runtime => "strobe's runtime",
             Reason::Processor => "valgrind's processor",
@@ -166,13 +160,7 @@ impl<'a> Explainer<'a> {
             return None;
         }
         let n_unreturned = self.n_unreturned.get(&function.entry).copied().unwrap_or(0);
-        if callgrind - strobe <= n_unreturned {
-            Some(Reason::Unfinished)
-        } else if has_too_many_paths(function) {
-            Some(Reason::Unnumbered)
-        } else {
-            None
-        }
+        (callgrind - strobe <= n_unreturned).then_some(Reason::Unfinished)
     }
 
     /// Whether the block has a system call that callgrind never saw.
@@ -242,18 +230,4 @@ fn functions_with(index: &Index<'_>, counts: &Counts, is_such: impl Fn(&Instruct
         index.function(Svma(insn.ip())).map(|function| function.entry)
     });
     entries.collect()
-}
-
-/// Whether numbers of paths, and of paths that begin at return sites, need more than 32 bits.
-fn has_too_many_paths(function: &FunctionFlow) -> bool {
-    let cfg = &function.cfg;
-    let weights = estimate_weights(&cfg.graph, &function.loops);
-    let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
-    let plan = PathPlan::new(&cfg.graph, &PlanOptions { truncation, order, max_paths: DEFAULT_MAX_PATHS });
-    let calls = cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::Call);
-    let mut sites: Vec<_> = calls.filter_map(|edge| cfg.graph.edge(edge).to).collect();
-    sites.sort_unstable();
-    sites.dedup();
-    let numbers = sites.into_iter().map(|site| plan.paths_from(site));
-    numbers.fold(plan.n_paths(), u64::saturating_add) > DEFAULT_MAX_PATHS
 }

@@ -6,15 +6,22 @@
 use std::collections::BTreeMap;
 
 use super::loops;
-use super::{CallKey, CodePlace, Counted, PathKey};
+use super::{CallKey, CodePlace, ContextNumber, Counted, CountedContext, PathKey};
 use crate::code::{CodeBlock, ModuleCode};
 use crate::estimate::Estimate;
-use crate::model::{Block, BlockEnd, BlockId, Call, Edge, EdgeKind, Function, FunctionId, ModuleId, Path, Profile};
+use crate::model::{
+    Block, BlockEnd, BlockId, Call, Context, ContextId, Edge, EdgeKind, Function, FunctionId, ModuleId, Path, Profile,
+    Recursion,
+};
 
-pub(super) fn profile(modules: &[Counted]) -> Profile {
+pub(super) fn profile(
+    modules: &[Counted],
+    contexts: &[CountedContext],
+    recursions: &BTreeMap<(ContextNumber, ContextNumber), u64>,
+) -> Profile {
     let mut n_blocks = 0;
     let rows: Vec<ModuleRows<'_>> = modules.iter().map(|counted| ModuleRows::new(counted, &mut n_blocks)).collect();
-    let functions = Functions::new(&rows);
+    let functions = Functions::new(&rows, contexts);
     let mut profile = Profile {
         modules: modules.iter().map(|counted| counted.facts.clone()).collect(),
         functions: functions.rows(modules),
@@ -28,15 +35,28 @@ pub(super) fn profile(modules: &[Counted]) -> Profile {
         rows.fill_calls(|callee| functions.id(modules, callee), &mut profile);
         loops::fill(rows, &mut profile);
     }
+    profile.contexts =
+        contexts.iter().filter_map(|row| Some(context(row, functions.id(modules, row.function)?))).collect();
+    profile.recursions = recursions.iter().map(|(&(from, to), &n)| recursion(from, to, n)).collect();
     profile
+}
+
+fn context(row: &CountedContext, function: FunctionId) -> Context {
+    let parent = row.parent.map(|ContextNumber(parent)| ContextId(parent));
+    let [self_ns, kernel_ns] = [Estimate::default(); 2];
+    Context { parent, function, entries: Estimate::exact(row.n_calls), self_ns, kernel_ns }
+}
+
+fn recursion(ContextNumber(from): ContextNumber, ContextNumber(to): ContextNumber, n: u64) -> Recursion {
+    Recursion { from: ContextId(from), to: ContextId(to), count: Estimate::exact(n) }
 }
 
 /// The functions of a profile, by module and address.
 struct Functions(BTreeMap<(ModuleId, u64), FunctionId>);
 
 impl Functions {
-    /// Functions with a block or an entry, and callees.
-    fn new(modules: &[ModuleRows<'_>]) -> Functions {
+    /// Functions with a block or an entry, callees, and those of contexts.
+    fn new(modules: &[ModuleRows<'_>], contexts: &[CountedContext]) -> Functions {
         let mut keys = BTreeMap::new();
         let counted: Vec<&Counted> = modules.iter().map(|rows| rows.counted).collect();
         for (module, rows) in (0..).map(ModuleId).zip(modules) {
@@ -50,6 +70,11 @@ impl Functions {
             });
             keys.extend(found);
         }
+        let of_contexts = contexts.iter().filter_map(|context| {
+            let counted = counted.get(context.function.module.index())?;
+            Some((counted.function_key(context.function)?, FunctionId(0)))
+        });
+        keys.extend(of_contexts);
         keys.values_mut().zip(0..).for_each(|(id, number)| *id = FunctionId(number));
         Functions(keys)
     }

@@ -6,13 +6,14 @@
 //! ([`ExactBuilder::stretch`]) count in blocks and edges alone.
 //!
 //! All numbers are without error ([`Estimate::exact`]), and what was not seen did not happen. Tables that counters of control flow say
-//! nothing about (contexts, threads, times, system calls) are empty; they and names are the caller's to fill in.
+//! nothing about (threads, times, system calls) are empty; they and names are the caller's to fill in.
 
 mod assemble;
 mod loops;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -47,6 +48,21 @@ pub struct ExactBuilder {
     modules: Vec<Counted>,
     module_ids: FxHashMap<(String, String), ModuleId>,
     n_unobserved: u64,
+    contexts: Vec<CountedContext>,
+    context_numbers: FxHashMap<(Option<ContextNumber>, CodePlace), ContextNumber>,
+    recursions: BTreeMap<(ContextNumber, ContextNumber), u64>,
+}
+
+/// A calling context of an [`ExactBuilder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContextNumber(u32);
+
+/// A function as called from a context.
+#[derive(Clone, Copy, Debug)]
+struct CountedContext {
+    parent: Option<ContextNumber>,
+    function: CodePlace,
+    n_calls: u64,
 }
 
 /// A module and what ran in it.
@@ -90,6 +106,7 @@ pub struct CodePlace {
 const NO_MODULE: Error = Error::BadCode("counts of a module that was not named");
 const NO_BLOCK: Error = Error::BadCode("a count of a block that it does not have");
 const NO_FUNCTION: Error = Error::BadCode("a count of a function that it does not have");
+const NO_CONTEXT: Error = Error::BadCode("a count of a context that was not named");
 const TWO_FUNCTIONS: Error = Error::BadCode("a count of a step from one function to another");
 
 impl ExactBuilder {
@@ -217,10 +234,51 @@ impl ExactBuilder {
         Ok(())
     }
 
+    /// A function was called `n` times from a context; nothing is the start of a thread or handler.
+    ///
+    /// # Errors
+    /// If there is no such function or context.
+    pub fn context(
+        &mut self,
+        parent: Option<ContextNumber>,
+        function: CodePlace,
+        n: u64,
+    ) -> Result<ContextNumber, Error> {
+        if self.counted(function.module)?.entries.get(function.index as usize).is_none() {
+            return Err(NO_FUNCTION);
+        }
+        parent.map_or(Ok(()), |parent| self.check_context(parent))?;
+        let contexts = &mut self.contexts;
+        let number = *self.context_numbers.entry((parent, function)).or_insert_with(|| {
+            contexts.push(CountedContext { parent, function, n_calls: 0 });
+            ContextNumber(contexts.len() as u32 - 1)
+        });
+        if let Some(row) = self.contexts.get_mut(number.0 as usize) {
+            row.n_calls = row.n_calls.saturating_add(n);
+        }
+        Ok(number)
+    }
+
+    /// From one context, the function of another one around it (or of itself) was called `n` times.
+    ///
+    /// # Errors
+    /// If there are no such contexts.
+    pub fn recursion(&mut self, from: ContextNumber, to: ContextNumber, n: u64) -> Result<(), Error> {
+        self.check_context(from)?;
+        self.check_context(to)?;
+        let count = self.recursions.entry((from, to)).or_default();
+        *count = count.saturating_add(n);
+        Ok(())
+    }
+
+    fn check_context(&self, number: ContextNumber) -> Result<(), Error> {
+        self.contexts.get(number.0 as usize).map(drop).ok_or(NO_CONTEXT)
+    }
+
     /// The profile of all counts so far. Functions have no names.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        let mut profile = assemble::profile(&self.modules);
+        let mut profile = assemble::profile(&self.modules, &self.contexts, &self.recursions);
         profile.unobserved_flow = Estimate::exact(self.n_unobserved);
         profile
     }

@@ -14,6 +14,7 @@ mod function;
 mod numbering;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,6 +27,8 @@ use profile::ModuleCode;
 use profile::exact::ExactBuilder;
 use profile::model::ModuleId;
 use rustc_hash::{FxHashMap, FxHashSet};
+
+pub use unfinished::{Stop, unfinished};
 
 /// A module as it was when its copy was made.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +148,9 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
         let owner = match cell.kind {
             CellKind::Target => continue,
             CellKind::Block | CellKind::Edge => module.flow.function_containing(at),
-            CellKind::Paths | CellKind::HashedPaths | CellKind::LostPaths => function_entered_at(module.flow, at),
+            CellKind::Paths | CellKind::HashedPaths | CellKind::LostPaths | CellKind::Context => {
+                function_entered_at(module.flow, at)
+            }
         };
         let Some(owner) = owner else { continue };
         let tally = tallies.entry(owner.0).or_default();
@@ -157,7 +162,9 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
                 *tally.edges.entry((at, module.base.offset(u64::from(cell.to)))).or_default() += count;
             }
             CellKind::Paths => tally.paths.extend(with_numbers()),
-            CellKind::HashedPaths => tally.paths.extend(hashed.remove(&cell.to).into_iter().flatten()),
+            CellKind::HashedPaths | CellKind::Context => {
+                tally.paths.extend(hashed.remove(&cell.to).into_iter().flatten())
+            }
             CellKind::LostPaths => tally.n_lost = tally.n_lost.saturating_add(count),
             CellKind::Target => {}
         }
@@ -171,7 +178,7 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
     Ok(tallies)
 }
 
-fn function_entered_at(flow: &ModuleFlow, entry: Svma) -> Option<FunctionId> {
+pub(super) fn function_entered_at(flow: &ModuleFlow, entry: Svma) -> Option<FunctionId> {
     let index = flow.functions.binary_search_by_key(&entry, |function| function.entry).ok()?;
     Some(FunctionId(index as u32))
 }

@@ -1,6 +1,8 @@
 //! Exact mode: what the agent does with counters.
 
+mod contexts;
 pub mod counts;
+mod farewells;
 mod summary;
 
 pub use summary::{facts, text};
@@ -10,10 +12,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use attach::ExactCounters;
-use profile::exact::ExactBuilder;
+use profile::exact::{CodePlace, ExactBuilder};
 use profile::model::{ModuleId, Profile};
+use rustc_hash::FxHashMap;
 use wire::control::NativeReason;
 
+use self::contexts::{AreaContexts, Callee, Tree};
 use self::counts::Gaps;
 
 use crate::props;
@@ -25,6 +29,8 @@ pub fn counting(exact: props::Exact) -> emit::Counting {
     match exact {
         props::Exact::Paths => emit::Counting::Paths,
         props::Exact::Blocks => emit::Counting::Blocks,
+        props::Exact::Contexts => emit::Counting::Contexts,
+        props::Exact::ContextPaths => emit::Counting::ContextPaths,
         props::Exact::Nothing => emit::Counting::Nothing,
     }
 }
@@ -33,6 +39,7 @@ pub fn counting(exact: props::Exact) -> emit::Counting {
 #[derive(Debug, Default)]
 pub struct Totals {
     pub modules: HashMap<ModuleId, Counted>,
+    pub contexts: Tree,
     /// Times that threads went on natively.
     pub native: BTreeMap<NativeReason, u64>,
     pub native_cycles: u64,
@@ -50,11 +57,13 @@ pub struct Counted {
     pub cells: Vec<u64>,
     /// By number of the function among those of the module that have a key, and path.
     pub paths: HashMap<(u32, u32), u64>,
+    /// Where its functions were when threads ended.
+    pub stops: Vec<counts::Stop>,
 }
 
 impl Totals {
     /// Adds the counters of a process.
-    pub fn take(&mut self, watched: &Watched) {
+    pub fn take(&mut self, watched: &mut Watched) {
         let ExactCounters { native, native_cycles, entries, is_abandoned } = watched.process.exact_counters();
         for (reason, n) in native.into_iter().filter(|&(_, n)| n != 0) {
             *self.native.entry(reason).or_default() += n;
@@ -80,7 +89,13 @@ impl Totals {
                 translation: Arc::clone(translation),
                 cells: vec![0; n_cells as usize],
                 paths: HashMap::new(),
+                stops: Vec::new(),
             });
+        }
+        for (module, stop) in farewells::stops(watched) {
+            if let Some(module) = self.modules.get_mut(&module) {
+                module.stops.push(stop);
+            }
         }
         cell_places.sort_by_key(|&(first, _)| first);
         key_places.sort_by_key(|&(first, _)| first);
@@ -92,13 +107,20 @@ impl Totals {
                 *counter = counter.wrapping_add(count);
             }
         });
-        let paths = watched.process.for_each_path(&mut |key, count| {
-            let Some((module, function)) = owner(&key_places, (key >> 32) as u32) else { return };
-            if let Some(module) = modules.get_mut(&module) {
-                *module.paths.entry((function, key as u32)).or_default() += count;
-            }
+        let tables = (0..watched.process.n_areas()).try_for_each(|area| {
+            let mut contexts = AreaContexts::default();
+            watched.process.for_each_context(area, &mut |place, entry| contexts.insert(place, entry))?;
+            self.contexts.add(&mut contexts, &|number| owner(&key_places, number));
+            watched.process.for_each_path(area, &mut |key, count| {
+                let number = (key >> 32) as u32;
+                let number = if contexts.is_empty() { Some(number) } else { contexts.function_at(number) };
+                let Some((module, function)) = number.and_then(|number| owner(&key_places, number)) else { return };
+                if let Some(module) = modules.get_mut(&module) {
+                    *module.paths.entry((function, key as u32)).or_default() += count;
+                }
+            })
         });
-        if cells.and(paths).is_err() {
+        if cells.and(tables).is_err() {
             self.n_abandoned += 1;
         }
     }
@@ -114,34 +136,52 @@ pub struct Outcome {
 
 impl Totals {
     /// Makes the profile. `names` are the paths of modules.
-    pub fn outcome(&self, names: &HashMap<ModuleId, String>) -> Outcome {
+    pub fn outcome(&self, exact: props::Exact, names: &HashMap<ModuleId, String>) -> Outcome {
         let mut builder = ExactBuilder::new();
         let mut outcome = Outcome { profile: Profile::default(), gaps: BTreeMap::new(), problems: Vec::new() };
         let mut modules: Vec<(&ModuleId, &Counted)> = self.modules.iter().collect();
         modules.sort_by_key(|&(id, _)| *id);
-        for (id, counted) in modules {
-            let name = names.get(id).cloned().unwrap_or_default();
-            match add_module(&mut builder, &name, counted) {
+        let mut functions: FxHashMap<Callee, CodePlace> = FxHashMap::default();
+        for (&id, counted) in modules {
+            let name = names.get(&id).cloned().unwrap_or_default();
+            match add_module(&mut builder, &name, counted, &mut |number, place| {
+                functions.insert((id, number), place);
+            }) {
                 Ok(gaps) => drop(outcome.gaps.insert(name, gaps)),
                 Err(error) => outcome.problems.push(format!("{name}: {error:#}")),
             }
+        }
+        let counts_entries = exact == props::Exact::Contexts;
+        if let Err(error) = self.contexts.fill(&mut builder, &functions, counts_entries) {
+            outcome.problems.push(format!("calling contexts: {error:#}"));
         }
         outcome.profile = builder.profile();
         outcome
     }
 }
 
-fn add_module(builder: &mut ExactBuilder, name: &str, counted: &Counted) -> Result<Gaps> {
+fn add_module(
+    builder: &mut ExactBuilder,
+    name: &str,
+    counted: &Counted,
+    number: &mut dyn FnMut(u32, CodePlace),
+) -> Result<Gaps> {
     let translation = &counted.translation;
     let code = translation.code.get().context("its control flow is not known")?;
     let index = translation.blocks.get().context("its control flow is not known")?;
     let id = builder.module(name, translation.build_id.as_deref().unwrap_or_default(), Arc::clone(code))?;
     let module = counts::Module { id, flow: index.flow(), base: translation.copy.base(), code };
     let cells = translation.copy.cells();
+    for (key, at) in contexts::numbered(cells) {
+        if let Some(function) = counts::function_entered_at(module.flow, module.base.offset(u64::from(at))) {
+            number(key, CodePlace { module: id, index: function.0 });
+        }
+    }
+    let unfinished = counts::unfinished(&module, &counted.stops);
     counts::add(
         builder,
         &module,
-        &counts::Counted { cells, counters: &counted.cells, hashed: &counted.paths, unfinished: &[] },
+        &counts::Counted { cells, counters: &counted.cells, hashed: &counted.paths, unfinished: &unfinished },
     )
 }
 

@@ -14,6 +14,8 @@ fn what(exact: Exact) -> &'static str {
     match exact {
         Exact::Paths => "paths",
         Exact::Blocks => "blocks",
+        Exact::Contexts => "calling contexts",
+        Exact::ContextPaths => "paths by calling context",
         Exact::Nothing => "nothing",
     }
 }
@@ -62,6 +64,7 @@ pub fn facts(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &En
         ("abandoned_processes", totals.n_abandoned.to_string()),
         ("native_cycles", totals.native_cycles.to_string()),
         ("lost_paths", totals.lost_paths.to_string()),
+        ("lost_contexts", totals.contexts.n_lost.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
         ("modules_translated", modules.n_translated.to_string()),
@@ -94,8 +97,9 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &End
     line(
         "counted",
         format!(
-            "{}: {} executions of {} blocks, {} edges, {} paths",
+            "{}: {} contexts, {} executions of {} blocks, {} edges, {} paths",
             what(exact),
+            thousands(profile.contexts.len() as u64),
             thousands(executions as u64),
             thousands(profile.blocks.len() as u64),
             thousands(profile.edges.len() as u64),
@@ -115,6 +119,10 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &End
     );
     if totals.lost_paths > 0 {
         line("lost", format!("{} path ends: the table of paths was full", thousands(totals.lost_paths)));
+    }
+    if totals.contexts.n_lost > 0 {
+        let n_lost = thousands(totals.contexts.n_lost);
+        line("lost", format!("the callers of {n_lost} calls: the table of contexts was full"));
     }
     if totals.n_abandoned > 0 {
         line("given up", format!("{} processes ran on uncounted: strobe did not answer in time", totals.n_abandoned));

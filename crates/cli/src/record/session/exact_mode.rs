@@ -57,8 +57,8 @@ impl Session<'_> {
     }
 
     /// The profile from the counters.
-    pub fn exact_outcome(&self) -> exact::Outcome {
+    pub fn exact_outcome(&self, exact: crate::props::Exact) -> exact::Outcome {
         let names = self.module_ids.iter().map(|(key, &id)| (id, key.path.display().to_string())).collect();
-        self.exact.outcome(&names)
+        self.exact.outcome(exact, &names)
     }
 }

@@ -24,7 +24,7 @@ impl Cells {
             let n_cells = first.checked_add(cell.n_cells()).filter(|&n_cells| n_cells <= MAX_CELLS);
             cells.n_cells = n_cells.ok_or(Fault::Cells)?;
             let to = if cell.kind == CellKind::Edge { cell.to } else { 0 };
-            if cell.kind == CellKind::HashedPaths {
+            if cell.kind.has_key() {
                 // Numbers of functions are given out in order.
                 (cell.to == cells.n_keys).then_some(()).ok_or(Fault::Cells)?;
                 cells.n_keys += 1;
@@ -51,7 +51,11 @@ impl Cells {
 
     /// The key of the function at `at`.
     pub fn key(&self, at: u32) -> Option<u32> {
-        self.listed.get(&(CellKind::HashedPaths, at, 0)).map(|&(_, cell)| cell.to)
+        self.key_of(CellKind::HashedPaths, at)
+    }
+
+    pub fn key_of(&self, kind: CellKind, at: u32) -> Option<u32> {
+        self.listed.get(&(kind, at, 0)).map(|&(_, cell)| cell.to)
     }
 }
 

@@ -2,17 +2,19 @@
 //!
 //! **Blocks.** Every block that is copied with the function has a cell, which goes up on every arrival. A conditional jump that is taken has a
 //! cell of its own if the number of times does not follow from those of blocks: because it is the only way out of its block, or the only
-//! way into its target, which is no entry.
+//! way into its target, which is the function's own, no entry, and not reached from other functions.
 
-use flow::FunctionFlow;
 use flow::callgraph::FunctionId;
 use flow::cfg::EdgeKind;
-use flow::graph::{BlockId, Edge, EdgeId};
+use flow::graph::{BlockId, EdgeId};
+use flow::{FunctionFlow, Transfer};
+use image::Svma;
 
 use super::super::Fault;
 use super::cells::Cells;
+use super::contexts;
 use super::paths::{self, Rows};
-use super::state::{Done, Progress};
+use super::state::{Done, Left, Progress};
 use crate::Probe;
 use crate::exact::{CellKind, Counting};
 use crate::module::Module;
@@ -28,8 +30,8 @@ pub(in super::super) struct Duty {
     pub at_row_end: Option<Done>,
     /// Where control is gone, to the gate or to an address that only the thread knows.
     pub gone: Done,
-    /// Whether a call must leave the path register for when it has returned.
-    pub leaves_frame: bool,
+    /// What a call must leave for when it has returned.
+    pub leaves: Left,
     /// Whether control goes through a jump table.
     pub by_table: bool,
 }
@@ -41,7 +43,7 @@ impl Duty {
         behind: Some(Done::NOTHING),
         at_row_end: None,
         gone: Done::NOTHING,
-        leaves_frame: false,
+        leaves: Left { has_path: false, has_context: false, has_key: false },
         by_table: false,
     };
 
@@ -83,13 +85,23 @@ pub(in super::super) struct Duties {
 
 impl Duties {
     pub fn new(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Duties, Fault> {
-        match module.options.probe {
-            Probe::Trace | Probe::None | Probe::Exact(Counting::Nothing) => Ok(Duties::default()),
-            Probe::Exact(Counting::Blocks) => blocks(module, id, cells),
-            Probe::Exact(Counting::Paths) => match paths::counter(module, id, cells)? {
+        let Probe::Exact(counting) = module.options.probe else { return Ok(Duties::default()) };
+        if counting.has_contexts() {
+            let key = contexts::key(module, id, cells)?;
+            let mut duties = match paths::context_counter(module, id, cells, key) {
+                Some(counter) => paths::duties(module, id, cells, counter)?,
+                None => Duties { tables: paths::plain_tables(module, id), ..Duties::default() },
+            };
+            contexts::add(module, id, key, &mut duties);
+            return Ok(duties);
+        }
+        match counting {
+            Counting::Blocks => blocks(module, id, cells),
+            Counting::Paths => match paths::counter(module, id, cells)? {
                 Some(counter) => paths::duties(module, id, cells, counter),
                 None => blocks(module, id, cells),
             },
+            Counting::Nothing | Counting::Contexts | Counting::ContextPaths => Ok(Duties::default()),
         }
     }
 
@@ -143,20 +155,30 @@ fn blocks(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Duti
     for block in cfg.graph.blocks().filter(|&block| module.is_owned(id, block)) {
         duties.arrivals[block.index()] = counts(CellKind::Block, start(block), 0)?;
     }
-    for edge in cfg.graph.edge_ids().filter(|&edge| !follows_from_blocks(function, edge)) {
-        let Edge { from, to: Some(to) } = cfg.graph.edge(edge) else { continue };
-        if module.is_owned(id, from) && module.is_owned(id, to) {
-            duties.edges[edge.index()] = counts(CellKind::Edge, start(from), start(to))?;
+    for edge in cfg.graph.edge_ids() {
+        let from = cfg.graph.edge(edge).from;
+        let target = taken_to(function, edge).filter(|&target| module.is_in_reach(target));
+        let Some(target) = target.filter(|_| module.is_owned(id, from)) else { continue };
+        let is_only_way_out = cfg.graph.out_edges(from).count() == 1;
+        if !is_only_way_out && !is_only_way_to(module, id, target) {
+            duties.edges[edge.index()] = counts(CellKind::Edge, start(from), module.original(target).0)?;
         }
     }
     Ok(duties)
 }
 
-/// Whether the number of times that an edge is taken needs no cell. Of the two ways out of a block one follows from the other.
-fn follows_from_blocks(function: &FunctionFlow, edge: EdgeId) -> bool {
-    let graph = &function.cfg.graph;
-    let Edge { from, to } = graph.edge(edge);
-    let is_only_way_out = graph.out_edges(from).count() == 1;
-    let is_only_way_in = to.is_some_and(|to| graph.in_edges(to).len() == 1 && !graph.is_entry(to));
-    function.cfg.edge_facts(edge).kind != EdgeKind::Taken || is_only_way_out || is_only_way_in
+/// Where the edge leads if it is that of a conditional jump that is taken. Of the two ways out of a block one follows from the other.
+fn taken_to(function: &FunctionFlow, edge: EdgeId) -> Option<Svma> {
+    let cfg = &function.cfg;
+    match cfg.block(cfg.graph.edge(edge).from).transfer {
+        Transfer::Branch(target) if cfg.edge_facts(edge).kind != EdgeKind::FallThrough => Some(target),
+        _ => None,
+    }
+}
+
+/// Whether the block at an address, if it is the function's own, is reached in one way only.
+fn is_only_way_to(module: &Module<'_, '_>, id: FunctionId, target: Svma) -> bool {
+    let graph = &module.function(id).cfg.graph;
+    let block = module.owned_block_at(id, target).filter(|_| !module.is_reached(target));
+    block.is_some_and(|block| graph.in_edges(block).len() == 1 && !graph.is_entry(block))
 }

@@ -2,14 +2,18 @@
 
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
-use wire::exact::{FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATHS, PathEntry as TableEntry, RETURNS};
+use wire::exact::{
+    CONTEXTS, FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATHS, PathEntry as TableEntry, RETURNS,
+};
 use wire::thread::offset;
 
 use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::cells::cell_at;
-use super::state::{Claim, End, Frame, Known, Outcome, PathEntry};
+use super::contexts;
+use super::state::{Claim, Context, End, Frame, Known, Outcome, PathEntry};
+use super::step::is_path_key;
 
 /// What an operand relative to `gs:` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +29,14 @@ enum Field {
     Frame(u32),
     /// Of the entry of the path table that `rdx` chooses.
     Path(u32),
+    /// Of the entry of the table of contexts that `rax` chooses, and of the one of the present context.
+    Context(u32),
+    Present(u32),
 }
 
 const FRAME_KEY: u32 = std::mem::offset_of!(FrameEntry, key) as u32;
 const FRAME_VALUE: u32 = std::mem::offset_of!(FrameEntry, frame) as u32;
+const FRAME_CONTEXT: u32 = FRAME_VALUE + 4;
 const RSP: usize = 4;
 const PATH_KEY: u32 = std::mem::offset_of!(TableEntry, key) as u32;
 const PATH_COUNT: u32 = std::mem::offset_of!(TableEntry, count) as u32;
@@ -46,6 +54,10 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
             state.registers[register(0)?] = Value::Exact(match field {
                 Field::Header(offset::FRAME) => Known::Frame(state.exact.done.frame),
                 Field::Frame(FRAME_VALUE) if state.exact.is_same => Known::LeftFrame,
+                Field::Frame(FRAME_CONTEXT) if state.exact.is_same => Known::LeftContext,
+                Field::Header(offset::CONTEXT) => Known::Context(state.exact.done.context),
+                Field::Present(contexts::KEY) => Known::ParentContext,
+                Field::Context(at) => contexts::load(state, at)?,
                 _ => return None,
             });
         }
@@ -58,6 +70,9 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
         }
         Code::Mov_rm32_imm32 if field == Field::Header(offset::FRAME) => {
             state.exact.done.frame = Frame::Is(insn.immediate32() as i32);
+        }
+        Code::Mov_rm32_imm32 if field == Field::Header(offset::CONTEXT) => {
+            contexts::store_constant(state, insn.immediate32())?;
         }
         _ => {
             state.flags = calculate(state, pending, insn, field)?;
@@ -84,6 +99,11 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
             _ => None,
         },
         (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => within(PATHS).map(Field::Path),
+        (base, Register::None) => match value(base)? {
+            Known::ContextPlace => within(CONTEXTS).map(Field::Context),
+            Known::Context(Context::Kept) => within(CONTEXTS).map(Field::Present),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -102,8 +122,8 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
         (Field::Cell(cell), Value::Target) => {
             exact.claim.take_if(|claim| claim.cell == cell && claim.has_twin)?;
         }
-        // The key comes last.
-        (Field::Frame(FRAME_KEY), Value::Program) if from == RSP && exact.left.has_frame => exact.left.has_key = true,
+        (Field::Frame(FRAME_KEY), Value::Program) if from == RSP => exact.left.has_key = true,
+        (Field::Header(offset::WANTED_CONTEXT), _) => contexts::want(state, from)?,
         (Field::Return, Value::Exact(Known::NewReturnEntry)) => {}
         (Field::Header(offset::TWIN), twin @ Value::Exact(Known::Place(_) | Known::Landing | Known::TableTwin)) => {
             state.fields.twin = twin;
@@ -138,7 +158,11 @@ fn store_low(state: &mut State, field: Field, from: usize) -> Option<()> {
         (Field::Header(offset::FRAME), Known::LeftFrame) if exact.done.frame == Frame::Foreign => {
             exact.done.frame = Frame::Kept(0);
         }
-        (Field::Frame(FRAME_VALUE), Known::Frame(Frame::Kept(0))) => exact.left.has_frame = true,
+        // The key comes last.
+        (Field::Frame(_), _) if exact.left.has_key => return None,
+        (Field::Frame(FRAME_VALUE), Known::Frame(Frame::Kept(0))) => exact.left.has_path = true,
+        (Field::Frame(FRAME_CONTEXT), Known::Context(Context::Kept)) => exact.left.has_context = true,
+        (Field::Header(offset::CONTEXT), value) => contexts::store(state, value)?,
         _ => return None,
     }
     Some(())
@@ -164,6 +188,7 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
             state.exact.done.frame = Frame::PlusRow(index);
             return Some(Flags::Junk);
         }
+        (_, Field::Context(contexts::KEY)) => contexts::compare(state, insn)?,
         (Code::Cmp_r64_rm64, Field::Frame(FRAME_KEY)) if insn.op0_register() == Register::RSP => Outcome::SameFrame,
         (Code::Sub_r64_rm64, Field::Header(offset::TARGET)) if rax == Value::Exact(Known::Landing) => {
             (insn.op0_register() == Register::RAX && state.fields.target == Value::Target).then_some(())?;
@@ -198,7 +223,7 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
             Outcome::Room
         }
         (Code::Cmpxchg_rm64_r64, Field::Path(PATH_KEY)) if insn.op1_register() == Register::RCX => {
-            let is_ready = rax == Value::Exact(Known::Zero) && matches!(rcx, Value::Exact(Known::PathKey(..)));
+            let is_ready = rax == Value::Exact(Known::Zero) && is_path_key(rcx);
             (is_ready && state.exact.entry == PathEntry::Room).then_some(())?;
             state.registers[RAX] = Value::Junk;
             Outcome::TakenEntry
@@ -211,6 +236,7 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
     let exact = &mut state.exact;
     let path_of = |value: Value| match value {
         Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
+        Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
         _ => None,
     };
     let end = match field {
@@ -222,6 +248,7 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
             exact.entry = PathEntry::Found;
             return Some(());
         }
+        Field::Context(contexts::COUNT) => return contexts::count(state),
         Field::PathCell(cell, frame) => End::Cell(cell, frame),
         Field::Path(PATH_COUNT) if exact.entry == PathEntry::Found => path_of(state.registers[RCX])?,
         Field::Header(offset::LOST_PATHS) if exact.entry == PathEntry::Full => path_of(state.registers[RCX])?,

@@ -10,6 +10,7 @@
 //!   stack only by what the return table says about that address, and entries are only made of what the map says.
 //! * **Frames.** What a call leaves has its stack pointer for a key, and a landing takes it only if it has that key; else it arrives like
 //!   any other.
+//! * **Contexts** ([`contexts`]). Control that arrives at an entry counts itself in the entry of its context, and no other.
 //! * **Remembered targets** are used only after a comparison, and written only by whoever has taken the first cell, twin first.
 //! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that [`fields`] knows. All else is refused, so
 //!   that nothing else is written.
@@ -24,6 +25,7 @@
 //! its middle, by the twin of another instruction than the first, has a path register that fits the block.
 
 mod cells;
+mod contexts;
 mod duties;
 mod fields;
 mod paths;

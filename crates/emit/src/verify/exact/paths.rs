@@ -15,7 +15,7 @@ use flow::cfg::{Cfg, EdgeKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::paths::verify::{verify_placement, verify_plan};
 use flow::paths::{
-    DEFAULT_MAX_PATHS, EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, estimate_weights,
+    EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts,
 };
 
 use super::super::Fault;
@@ -33,6 +33,8 @@ pub(super) enum Counter {
     Cells { first: u32, n_cells: u32 },
     /// In the path table, by this key.
     Table { key: u32 },
+    /// In the path table, by the thread's context.
+    Context,
 }
 
 /// Registers and what is added to them are below this where paths have cells: no sum of two leaves 32 bits.
@@ -47,6 +49,28 @@ pub(super) fn counter(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) ->
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(Fault::Cells),
     }
+}
+
+/// Where the function counts its paths that has contexts with this key; `None` if nowhere.
+pub(super) fn context_counter(
+    module: &Module<'_, '_>,
+    id: FunctionId,
+    cells: &Cells,
+    key: Option<u32>,
+) -> Option<Counter> {
+    let entry = module.original(module.function(id).entry).0;
+    let counts = key.is_some() && cells.find(CellKind::LostPaths, entry, 0).is_some();
+    counts.then_some(Counter::Context)
+}
+
+/// What is done on arrival through tables where that is nothing.
+pub(super) fn plain_tables(module: &Module<'_, '_>, id: FunctionId) -> Vec<Option<TableArrival>> {
+    let cfg = &module.function(id).cfg;
+    let mut tables = vec![None; cfg.blocks.len()];
+    for (_, to) in table_edges(cfg) {
+        tables[to.index()] = Some(TableArrival { done: Done::NOTHING, at_row_end: None });
+    }
+    tables
 }
 
 impl Counter {
@@ -64,6 +88,7 @@ impl Counter {
         match self {
             Counter::Cells { first, .. } => Ok(End::Cell(i64::from(first) + i64::from(amount), register)),
             Counter::Table { key } => register.plus(amount).map(|path| End::Table(key, path)).ok_or(Fault::Paths),
+            Counter::Context => register.plus(amount).map(End::OfContext).ok_or(Fault::Paths),
         }
     }
 
@@ -95,14 +120,18 @@ pub(super) fn duties(
     let cfg = &function.cfg;
     let weights = estimate_weights(&cfg.graph, &function.loops);
     let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
-    let plan = PathPlan::new(&cfg.graph, &PlanOptions { truncation, order, max_paths: DEFAULT_MAX_PATHS });
+    let max_paths = max_paths_with_restarts(n_return_sites(cfg));
+    let plan = PathPlan::new(&cfg.graph, &PlanOptions { truncation, order, max_paths });
     let placement = Placement::spanning_tree(&plan, &weights);
     verify_plan(&plan).and_then(|()| verify_placement(&plan, &placement)).map_err(|_| Fault::Paths)?;
 
     let (restarts, n_ids) = restarts(cfg, &plan, &placement);
-    if matches!(counter, Counter::Cells { n_cells, .. } if u64::from(n_cells) != n_ids) {
-        return Err(Fault::Paths);
-    }
+    let has_numbers = match counter {
+        Counter::Cells { n_cells, .. } => u64::from(n_cells) == n_ids,
+        // A number has 32 bits.
+        Counter::Table { .. } | Counter::Context => n_ids <= 1 << 32,
+    };
+    has_numbers.then_some(()).ok_or(Fault::Paths)?;
     let lost = cells.find(CellKind::LostPaths, module.original(function.entry).0, 0).ok_or(Fault::Cells)?;
     let start_at =
         |block: BlockId| plan.start_value(block).map(|value| (value as i64).wrapping_sub(placement.potential(block)));
@@ -123,7 +152,7 @@ pub(super) fn duties(
         tables: vec![None; cfg.blocks.len()],
         rows: Rows::new(cfg, &placement, counter)?,
         skips_arrivals: true,
-        n_listed: 2,
+        n_listed: if matches!(counter, Counter::Context) { 1 } else { 2 },
         edges,
     };
     for (edge, to) in table_edges(cfg) {
@@ -132,6 +161,13 @@ pub(super) fn duties(
         duties.tables[to.index()] = Some(arrival);
     }
     Ok(duties)
+}
+
+/// Blocks that calls return to.
+fn n_return_sites(cfg: &Cfg) -> usize {
+    let is_returned_to =
+        |&block: &BlockId| cfg.graph.in_edges(block).iter().any(|&edge| cfg.edge_facts(edge).kind == EdgeKind::Call);
+    cfg.graph.blocks().filter(is_returned_to).count()
 }
 
 /// The registers of paths that start at return sites, by block, and the number of all paths.

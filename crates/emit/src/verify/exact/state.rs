@@ -43,6 +43,9 @@ pub(in super::super) enum Known {
     FunctionKey(u32),
     HighKey(u32),
     PathKey(u32, Frame),
+    /// The same with the thread's context in place of the function.
+    HighContext,
+    ContextPathKey(Frame),
     /// From the hash of that to the offset of an entry of the path table.
     Factor,
     Hash,
@@ -51,6 +54,18 @@ pub(in super::super) enum Known {
     NextPathSlot,
     /// The key of the entry there.
     EntryKey,
+    /// The thread's context, and the same as part of the key of a function's entry.
+    Context(Context),
+    ContextKey(u32, Context),
+    /// From the hash of that to the place of an entry.
+    ContextHash,
+    ContextBits,
+    ContextPlace,
+    NextContextPlace,
+    /// What the entry of the function says, what that of the present context says, and what an entry of the frames does.
+    EnteredContext(u32),
+    ParentContext,
+    LeftContext,
     /// The row of a jump through a table, and what its entry with this index holds.
     Row,
     RowAmount(u32),
@@ -82,6 +97,10 @@ pub(in super::super) enum Outcome {
     TakenEntry,
     /// Not zero: the row says that the path ends.
     RowEnd,
+    /// Zero: the entry of the table of contexts is that of the key.
+    SameContext,
+    /// Zero: there is no entry of the key.
+    NoContext,
 }
 
 /// The path register, in terms of what it was at the start of the walk.
@@ -106,6 +125,32 @@ impl Frame {
     }
 }
 
+/// The thread's context, in terms of what it was at the start of the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Context {
+    Kept,
+    /// That of the function with this key, called from there.
+    Child(u32),
+    /// The one around it.
+    Parent,
+    /// What frames say, or the root.
+    Retaken,
+    /// Another function's, after a call.
+    Foreign,
+}
+
+/// The search for an entry of the table of contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(in super::super) enum ContextSearch {
+    #[default]
+    Looking,
+    Found,
+    /// There is none.
+    Missing,
+    /// Found, and the call is counted.
+    Counted(u32),
+}
+
 /// A path that has been counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum End {
@@ -113,6 +158,8 @@ pub(in super::super) enum End {
     Cell(i64, Frame),
     /// In the path table, or as one that had no place there: key of the function, and number of the path.
     Table(u32, Frame),
+    /// The same by the thread's context.
+    OfContext(Frame),
 }
 
 /// What has been counted.
@@ -122,10 +169,11 @@ pub(in super::super) struct Done {
     pub cells: [Option<u32>; 2],
     pub frame: Frame,
     pub end: Option<End>,
+    pub context: Context,
 }
 
 impl Done {
-    pub const NOTHING: Done = Done { cells: [None; 2], frame: Frame::Kept(0), end: None };
+    pub const NOTHING: Done = Done { cells: [None; 2], frame: Frame::Kept(0), end: None, context: Context::Kept };
 
     /// A cell goes up; `None` if more do than any way has.
     pub fn count(mut self, cell: u32) -> Option<Done> {
@@ -146,7 +194,8 @@ impl Done {
 /// What a call has left in the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(in super::super) struct Left {
-    pub has_frame: bool,
+    pub has_path: bool,
+    pub has_context: bool,
     pub has_key: bool,
 }
 
@@ -183,6 +232,9 @@ pub(in super::super) struct Progress {
     pub has_moved: bool,
     /// The key of the entry in hand, of the return table or of the frames, is the right one.
     pub is_same: bool,
+    /// The key is that of another one.
+    pub is_other: bool,
+    pub search: ContextSearch,
     /// The return address on the stack has been replaced by that of its copy, and this many bytes will be taken off.
     pub returning: Option<u64>,
     /// The cell remembers the target.
@@ -205,6 +257,8 @@ impl Default for Progress {
             called: None,
             has_moved: false,
             is_same: false,
+            is_other: false,
+            search: ContextSearch::Looking,
             returning: None,
             remembered: None,
             claim: None,

@@ -9,10 +9,8 @@ use super::super::index::{Index, address_of, offset_of, original_at};
 use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
-use super::fields;
-use super::state::{Claim, Frame, Known, Outcome, PathEntry};
-use crate::Probe;
-use crate::exact::Counting;
+use super::state::{Claim, Context, ContextSearch, Frame, Known, Outcome, PathEntry};
+use super::{contexts, fields};
 
 /// What the key of a path is multiplied by; the same in all modules, which share the path table.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -85,7 +83,7 @@ fn address(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Chang
             }
         }
         (Register::RAX, Register::RAX) if is_plain && is_long && state.registers[RAX] == Value::Twin => {
-            let has_tables = index.copy.probe == Probe::Exact(Counting::Paths);
+            let has_tables = index.copy.probe.tells_arrivals_apart();
             return sets(to, Known::TableTwin).filter(|_| has_tables && distance == -i64::from(TABLE_ENTRY_BYTES));
         }
         _ => {}
@@ -166,6 +164,9 @@ fn may_return(state: &State, pending: &Pending) -> bool {
 /// Instructions of which there is just one form each.
 fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Change> {
     let [first, second] = [insn.op0_register(), insn.op1_register()];
+    if let Some(known) = contexts::calculate(state, insn) {
+        return sets(first, known);
+    }
     let [rax, rcx, rdx] = [RAX, RCX, RDX].map(|number| state.registers[number]);
     let is = |expected: [Register; 2]| [first, second] == expected;
     let mut outcome = Flags::Junk;
@@ -187,7 +188,7 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         Code::Mov_r32_imm32 if first == Register::EAX => {
             return sets(first, Known::FunctionKey(insn.immediate32().checked_sub(SAMPLE.first_key)?));
         }
-        Code::Mov_r64_imm64 if first == Register::RDX && insn.immediate64() == HASH_FACTOR => {
+        Code::Mov_r64_imm64 if [Register::RAX, Register::RDX].contains(&first) && insn.immediate64() == HASH_FACTOR => {
             return sets(first, Known::Factor);
         }
         Code::Xor_rm32_r32 if is([Register::EAX; 2]) => sets(first, Known::Zero)?,
@@ -215,6 +216,7 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         }
         Code::Shl_rm64_imm8 => match (known(state, first)?, insn.immediate8()) {
             (Known::FunctionKey(key), 32) => sets(first, Known::HighKey(key))?,
+            (Known::Context(Context::Kept), 32) => sets(first, Known::HighContext)?,
             (Known::LandingDistance, 32) => sets(first, Known::HighDistance)?,
             (Known::HashBits, ENTRY_SHIFT) => sets(first, Known::PathSlot)?,
             _ => return None,
@@ -223,12 +225,14 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
             (Value::Exact(Known::Frame(path)), Value::Exact(Known::HighKey(key))) => {
                 sets(first, Known::PathKey(key, path))?
             }
+            (Value::Exact(Known::Frame(path)), Value::Exact(Known::HighContext)) => {
+                sets(first, Known::ContextPathKey(path))?
+            }
             (Value::Exact(Known::ReturnTag), Value::Exact(Known::HighDistance)) => sets(first, Known::NewReturnEntry)?,
             _ => return None,
         },
         Code::Imul_r64_rm64 if is([Register::RDX, Register::RCX]) => {
-            let is_key = matches!(rcx, Value::Exact(Known::PathKey(..)));
-            sets(first, Known::Hash).filter(|_| is_key && rdx == Value::Exact(Known::Factor))?
+            sets(first, Known::Hash).filter(|_| is_path_key(rcx) && rdx == Value::Exact(Known::Factor))?
         }
         Code::Shr_rm64_imm8 if first == Register::RCX && insn.immediate8() == 16 => {
             sets(first, Known::ReturnTag).filter(|_| rcx == Value::Target)?
@@ -243,7 +247,7 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
             sets(first, Known::NextPathSlot).filter(|_| u32::from(insn.immediate8()) == ENTRY_BYTES)?
         }
         Code::Cmp_rm64_r64 if is([Register::RAX, Register::RCX]) => {
-            let are_keys = rax == Value::Exact(Known::EntryKey) && matches!(rcx, Value::Exact(Known::PathKey(..)));
+            let are_keys = rax == Value::Exact(Known::EntryKey) && is_path_key(rcx);
             outcome = are_keys.then_some(Flags::Exact(Outcome::SamePath))?;
             None
         }
@@ -272,11 +276,21 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
     Some(change)
 }
 
+/// Whether it is what is counted in the path table.
+pub(super) fn is_path_key(value: Value) -> bool {
+    matches!(value, Value::Exact(Known::PathKey(..) | Known::ContextPathKey(_)))
+}
+
 fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
     let Flags::Exact(outcome) = state.flags else { return None };
     let mut taken = *state;
     match (outcome, insn.code()) {
-        (Outcome::SameReturn | Outcome::SameFrame, Code::Jne_rel32_64) => state.exact.is_same = true,
+        (Outcome::SameReturn | Outcome::SameFrame, Code::Jne_rel32_64) => {
+            state.exact.is_same = true;
+            taken.exact.is_other = true;
+        }
+        (Outcome::SameContext, Code::Jne_rel32_64) => state.exact.search = ContextSearch::Found,
+        (Outcome::NoContext, Code::Je_rel32_64) => taken.exact.search = ContextSearch::Missing,
         (Outcome::LastByteSpan(_), Code::Jae_rel32_64) => {}
         (Outcome::HasLanding(cluster), Code::Jne_rel32_64) => {
             state.registers[RAX] = Value::Exact(Known::FoundLanding(cluster));
@@ -304,8 +318,7 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
 
 /// `jmp rax`: to a block that a jump through a table leads to.
 fn jump(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Step> {
-    let twin =
-        if index.copy.probe == Probe::Exact(Counting::Paths) { Value::Exact(Known::TableTwin) } else { Value::Twin };
+    let twin = if index.copy.probe.tells_arrivals_apart() { Value::Exact(Known::TableTwin) } else { Value::Twin };
     let is_there = insn.op0_register() == Register::RAX && state.registers[RAX] == twin;
     (is_there && state.point == Point::Target && state.is_restored()).then_some(Step::Gone)
 }

@@ -16,21 +16,27 @@ use super::super::state::{Needs, Point, State, Value};
 use super::super::transfer::{Change, Pending};
 use super::super::walk::{Goal, Task, Walker};
 use super::duties::Duty;
-use super::state::{Done, Frame, Known, Left};
+use super::state::{Context, Done, Frame, Known, Left};
 use super::step::TABLE_ENTRY_BYTES;
-use crate::Probe;
 use crate::chunk::Original;
-use crate::exact::{CellKind, Counting};
+use crate::exact::CellKind;
 
 impl Walker<'_, '_> {
     /// Whether blocks have a second entry, for jumps through tables.
     fn has_table_entries(&self) -> bool {
-        self.module.options.probe == Probe::Exact(Counting::Paths)
+        self.module.options.probe.tells_arrivals_apart()
     }
 
-    /// Whether the function keeps a path register.
-    fn has_frame(&self) -> bool {
-        self.has_table_entries() && self.duties.skips_arrivals
+    /// What calls must leave that return to the function.
+    fn frame(&self) -> Left {
+        let has_path = self.module.options.probe.has_paths() && self.duties.skips_arrivals;
+        let has_context = self.module.options.probe.has_contexts();
+        Left { has_path, has_context, has_key: has_path || has_context }
+    }
+
+    /// The same of a call at the end of a block.
+    fn left_by(&self, id: BlockId) -> Left {
+        self.return_site(id).map_or(Left::default(), |_| self.frame())
     }
 
     /// The edge from a block to an address; if there are several, the one of this kind.
@@ -74,6 +80,12 @@ impl Walker<'_, '_> {
             Some(function) => self.with_unseen_flags(Needs::of(function.liveness.live_out(&function.cfg, id))),
             None => Needs::ALL,
         }
+    }
+
+    /// What code at an address needs that a block goes on to.
+    pub(in super::super) fn needs_behind(&self, id: BlockId, target: Svma) -> Needs {
+        let own = self.module.owned_block_at(self.id, target).zip(self.function).filter(|_| self.stays());
+        own.map_or_else(|| self.needs_outside(id, target), |(to, function)| self.needs_of(function, to))
     }
 
     /// In a module that passes flags in ways that do not show, they are needed wherever control leaves a function.
@@ -132,9 +144,8 @@ impl Walker<'_, '_> {
             Goal::Nothing
         };
         let next = self.module.original(Svma(site.insn.next_ip()));
-        let leaves_frame = self.return_site(id).is_some() && self.has_frame();
         let pending = Pending::Call { next, target: self.module.original(target) };
-        let duty = Duty { leaves_frame, ..Duty::elsewhere(self.done_at_trap(id)) };
+        let duty = Duty { leaves: self.left_by(id), ..Duty::elsewhere(self.done_at_trap(id)) };
         let landing = self.walk(site.copy, state, &Task { pending, goal, duty })?;
         if landing.is_none() && goal == Goal::Block {
             return Err(Fault::Transfer { at: site.copy });
@@ -156,9 +167,15 @@ impl Walker<'_, '_> {
         let function = self.function.ok_or(Fault::NoTwin)?;
         let mut state = State::clean(Point::At(next), self.needs_of(function, to));
         let mut duty = self.duties.edge_to(self.edge_of_kind(id, EdgeKind::Call), to);
-        if self.has_frame() {
-            // Without the caller's frame, it arrives like any other.
+        let frame = self.frame();
+        if frame.has_path {
             state.exact.done.frame = Frame::Foreign;
+        }
+        if frame.has_context {
+            state.exact.done.context = Context::Foreign;
+        }
+        if frame.has_key {
+            // Without the caller's frame, it arrives like any other.
             duty.before = Some(state.exact.done);
         }
         let landing = self.walk(at, state, &Task { pending: Pending::Nothing, goal: Goal::Block, duty })?;
@@ -180,9 +197,9 @@ impl Walker<'_, '_> {
             Change::None => (Needs::ALL.with_flags(self.passes_flags(id)), function.cfg.graph.out_edges(id).next()),
         };
         let cell = if by_table || !change.has_operand() { None } else { Some(self.target_cell(site.original)?) };
-        let leaves_frame = matches!(change, Change::Push(_)) && self.return_site(id).is_some() && self.has_frame();
+        let leaves = if matches!(change, Change::Push(_)) { self.left_by(id) } else { Left::default() };
         let pending = Pending::Indirect { insn: *site.insn, base: self.module.base, change, cell };
-        let duty = Duty { leaves_frame, by_table, ..Duty::elsewhere(self.duties.done_on(edge)) };
+        let duty = Duty { leaves, by_table, ..Duty::elsewhere(self.duties.done_on(edge)) };
         let state = State::clean(Point::At(site.original), self.with_unseen_flags(live));
         self.walk(site.copy, state, &Task { pending, goal: Goal::Nothing, duty })?;
         if by_table {
@@ -291,8 +308,7 @@ impl Walker<'_, '_> {
         if self.stays() && is_of_burst {
             return Err(Fault::Probe { at });
         }
-        let expected = Left { has_frame: duty.leaves_frame, has_key: duty.leaves_frame };
-        if state.exact.left != expected || state.exact.claim.is_some() {
+        if state.exact.left != duty.leaves || state.exact.claim.is_some() {
             return Err(Fault::Note { at });
         }
         Ok(())

@@ -102,7 +102,8 @@ impl<'a> Adder<'a> {
             if !owned(from) || !blocks[from.index()].goes_on && !stays {
                 return Some(0);
             }
-            tally.edges.get(&(start(from), to.map(start)?)).copied()
+            let is_jump = cfg.edge_facts(id).kind != EdgeKind::FallThrough;
+            tally.edges.get(&(start(from), cfg.edge_facts(id).target.filter(|_| is_jump)?)).copied()
         };
         let edges = cfg.graph.edge_ids().map(edge).collect();
         Known { graph: &cfg.graph, blocks, edges }
@@ -137,7 +138,7 @@ impl<'a> Adder<'a> {
         let mut walked = Walked::new(cfg.graph.n_blocks(), cfg.graph.n_edges());
         let mut n_unknown = 0u64;
         for (&id, &count) in &sums(&tally.paths) {
-            let decoded = numbering.decode(id).filter(|_| !numbering.is_ambiguous());
+            let decoded = numbering.decode(id);
             let (path, is_whole) = match decoded {
                 Some(Decoded::Whole(path)) => (path, true),
                 Some(Decoded::Rest(path)) => (path, false),
@@ -160,8 +161,7 @@ impl<'a> Adder<'a> {
             walked.add(&numbering, &path.blocks, Some(path.end), is_whole, count);
         }
         for &(at, register) in &tally.unfinished {
-            let at = cfg.block_at(at).filter(|_| !numbering.is_ambiguous());
-            let decoded = at.and_then(|at| numbering.decode_unfinished(at, register));
+            let decoded = cfg.block_at(at).and_then(|at| numbering.decode_unfinished(at, register));
             let (path, is_whole) = match decoded {
                 Some(Decoded::Whole(path)) => (path, true),
                 Some(Decoded::Rest(path)) => (path, false),

@@ -2,15 +2,15 @@
 //!
 //! Numbers below `n_paths` are those of a [`PathPlan`], made as `emit` makes it: smart numbering by estimated weights, cut at back edges, so that
 //! the same graph gives the same numbers. Numbers beyond are paths of which only the rest is known, from a return site on that was reached
-//! without a noted return. The distinct return sites, in the order of the edges that lead to them, have `paths_from` numbers each.
+//! without a noted return. The return sites have `paths_from` numbers each, in their order.
 //!
-//! Copies have 32 bits for a number. A function whose numbers need more cannot be told from wrapped ones ([`Numbering::is_ambiguous`]).
+//! Copies have 32 bits for a number, and count functions by blocks whose numbers need more.
 
-use flow::cfg::{Cfg, EdgeKind};
+use flow::cfg::Cfg;
 use flow::graph::BlockId;
 use flow::loops::Loops;
 use flow::paths::{
-    DEFAULT_MAX_PATHS, EdgeOrder, Path, PathId, PathPlan, Placement, PlanOptions, Truncation, estimate_weights,
+    EdgeOrder, Path, PathId, PathPlan, Placement, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts,
 };
 
 /// The numbering of one function.
@@ -20,8 +20,6 @@ pub struct Numbering {
     pub placement: Placement,
     /// Return sites with the first of their numbers, ascending.
     sites: Vec<(BlockId, u64)>,
-    /// All numbers are below this.
-    pub n_ids: u64,
 }
 
 /// What a number stands for.
@@ -36,30 +34,21 @@ pub enum Decoded<T> {
 impl Numbering {
     pub fn new(cfg: &Cfg, loops: &Loops) -> Numbering {
         let weights = estimate_weights(&cfg.graph, loops);
+        let return_sites = cfg.return_sites();
         let options = PlanOptions {
             truncation: Truncation::BackEdges,
             order: EdgeOrder::Smart(&weights),
-            max_paths: DEFAULT_MAX_PATHS,
+            max_paths: max_paths_with_restarts(return_sites.len()),
         };
         let plan = PathPlan::new(&cfg.graph, &options);
         let placement = Placement::spanning_tree(&plan, &weights);
         let mut n_ids = plan.n_paths();
         let mut sites: Vec<(BlockId, u64)> = Vec::new();
-        let mut is_site = vec![false; cfg.graph.n_blocks()];
-        for edge in cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::Call) {
-            if let Some(to) = cfg.graph.edge(edge).to
-                && !std::mem::replace(&mut is_site[to.index()], true)
-            {
-                sites.push((to, n_ids));
-                n_ids = n_ids.saturating_add(plan.paths_from(to));
-            }
+        for site in return_sites {
+            sites.push((site, n_ids));
+            n_ids = n_ids.saturating_add(plan.paths_from(site));
         }
-        Numbering { plan, placement, sites, n_ids }
-    }
-
-    /// Whether 32 bits are too few for the numbers.
-    pub fn is_ambiguous(&self) -> bool {
-        self.n_ids > 1 << 32
+        Numbering { plan, placement, sites }
     }
 
     /// The path with a number; nothing if no path has it.
@@ -77,6 +66,12 @@ impl Numbering {
             None => self.plan.decode_partial(at, sum).map(Decoded::Whole),
             Some((site, first)) => self.plan.decode_partial_from(site, at, sum - first).map(Decoded::Rest),
         }
+    }
+
+    /// All numbers are below this.
+    #[cfg(test)]
+    pub fn n_ids(&self) -> u64 {
+        self.sites.last().map_or(self.plan.n_paths(), |&(site, first)| first + self.plan.paths_from(site))
     }
 
     fn site_of(&self, id: u64) -> Option<(BlockId, u64)> {

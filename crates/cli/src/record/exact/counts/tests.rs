@@ -183,10 +183,10 @@ proptest! {
         let decode = |(&id, &count): (&u64, &u64)| match numbering.decode(id) {
             Some(Decoded::Whole(path)) => ((path.blocks, path.end, true), count),
             Some(Decoded::Rest(path)) => ((path.blocks, path.end, false), count),
-            None => panic!("{id} of {}", numbering.n_ids),
+            None => panic!("{id} of {}", numbering.n_ids()),
         };
         prop_assert_eq!(counted.iter().map(decode).collect::<BTreeMap<_, _>>(), paths);
-        prop_assert!(counted.keys().all(|&id| id < numbering.n_ids));
+        prop_assert!(counted.keys().all(|&id| id < numbering.n_ids()));
     }
 }
 

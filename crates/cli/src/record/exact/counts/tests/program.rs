@@ -98,7 +98,7 @@ impl<'a> Simulation<'a> {
         }
         let numbering = paths.map(|_| Numbering::new(&function.cfg, &function.loops));
         if let (Some(numbering), Some(cell)) = (&numbering, paths.filter(|cell| cell.kind == CellKind::Paths)) {
-            assert_eq!(numbering.n_ids, u64::from(cell.to), "the numbering of {}", function.entry);
+            assert_eq!(numbering.n_ids(), u64::from(cell.to), "the numbering of {}", function.entry);
         }
         for run in 0..RUNS_PER_FUNCTION {
             let choices =

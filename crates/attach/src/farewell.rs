@@ -1,0 +1,75 @@
+//! What threads leave in exact mode when they end, out of memory that the target can have filled with anything.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wire::exact::Farewell;
+
+use crate::area::Area;
+
+/// What a thread left.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastWords {
+    /// Where it was.
+    pub farewell: Farewell,
+    /// Its stack, from the stack pointer on.
+    pub stack: Vec<u8>,
+    /// Stack pointers before calls that it may have been in, and what each call left in its frame.
+    pub frames: Vec<(u64, u64)>,
+}
+
+impl Area<'_> {
+    /// Hands on what the area's threads left, in order. Ends where the target wrote nonsense.
+    pub(crate) fn for_each_farewell(&self, sink: &mut dyn FnMut(&LastWords)) {
+        let mut rest = self.farewells();
+        while let Some((words, behind)) = next(rest) {
+            sink(&words);
+            rest = behind;
+        }
+    }
+}
+
+fn next(words: &[AtomicU64]) -> Option<(LastWords, &[AtomicU64])> {
+    let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let (head, behind) = words.split_at_checked(Farewell::WORDS)?;
+    let [rip, rsp, rbp, frame, n_stack_words, n_frames] = head else { return None };
+    let farewell = Farewell {
+        rip: load(rip),
+        rsp: load(rsp),
+        rbp: load(rbp),
+        frame: load(frame),
+        n_stack_words: load(n_stack_words),
+        n_frames: load(n_frames),
+    };
+    let (stack, behind) = behind.split_at_checked(usize::try_from(farewell.n_stack_words).ok()?)?;
+    let (frames, behind) = behind.split_at_checked(usize::try_from(farewell.n_frames).ok()?.checked_mul(2)?)?;
+    let stack = stack.iter().flat_map(|word| load(word).to_le_bytes()).collect();
+    let frames = frames.as_chunks().0.iter().map(|[key, frame]| (load(key), load(frame))).collect();
+    Some((LastWords { farewell, stack, frames }, behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().copied().map(AtomicU64::new).collect()
+    }
+
+    #[test]
+    fn farewells_follow_each_other() {
+        let log = words(&[1, 2, 3, 4, 1, 1, 77, 10, 11, 5, 6, 7, 8, 0, 0]);
+        let (first, behind) = next(&log).expect("a farewell");
+        let farewell = Farewell { rip: 1, rsp: 2, rbp: 3, frame: 4, n_stack_words: 1, n_frames: 1 };
+        assert_eq!(first, LastWords { farewell, stack: 77u64.to_le_bytes().to_vec(), frames: vec![(10, 11)] });
+        let (second, behind) = next(behind).expect("another");
+        assert_eq!((second.farewell.rip, second.stack.len(), second.frames.len()), (5, 0, 0));
+        assert!(next(behind).is_none());
+    }
+
+    #[test]
+    fn nonsense_ends_them() {
+        assert!(next(&words(&[1, 2, 3, 4, 5, 0])).is_none(), "more stack than there is");
+        assert!(next(&words(&[1, 2, 3, 4, 0, u64::MAX])).is_none(), "more frames than there can be");
+        assert!(next(&words(&[1, 2, 3])).is_none(), "less than a head");
+    }
+}

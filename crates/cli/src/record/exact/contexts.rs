@@ -1,0 +1,151 @@
+//! Calling contexts of exact mode: from the tables of threads to one tree.
+//!
+//! Threads have tables of their own, in which a context is a place ([`wire::exact`]). Here, contexts of the same functions, called in the same way, are the
+//! same node, whichever thread or process they come from. Functions have numbers that are good for the process only and become those of modules.
+
+use anyhow::Result;
+use emit::CellKind;
+use profile::exact::{CodePlace, ContextNumber, ExactBuilder};
+use profile::model::ModuleId;
+use rustc_hash::FxHashMap;
+use wire::exact::{ContextEntry, LOST_CONTEXT, ROOT_CONTEXT};
+
+/// A function of a module, by its number among those that have one.
+pub type Callee = (ModuleId, u32);
+
+/// The calling context tree of all threads.
+#[derive(Debug, Default)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    children: FxHashMap<(Option<u32>, Callee), u32>,
+    recursions: FxHashMap<(u32, u32), u64>,
+    /// Calls whose caller is not known because a table was full.
+    pub n_lost: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: Option<u32>,
+    callee: Callee,
+    n_calls: u64,
+}
+
+/// The contexts of one thread area.
+#[derive(Debug, Default)]
+pub struct AreaContexts {
+    entries: FxHashMap<u32, ContextEntry>,
+    nodes: FxHashMap<u32, u32>,
+}
+
+impl AreaContexts {
+    pub fn insert(&mut self, place: u32, entry: ContextEntry) {
+        self.entries.insert(place, entry);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of the function whose context is at a place.
+    pub fn function_at(&self, place: u32) -> Option<u32> {
+        Some((self.entries.get(&place)?.key >> 32) as u32)
+    }
+}
+
+impl Tree {
+    /// Adds the contexts of an area. `callee_of` knows functions by their numbers in the process.
+    pub fn add(&mut self, area: &mut AreaContexts, callee_of: &dyn Fn(u32) -> Option<Callee>) {
+        let mut places: Vec<u32> = area.entries.keys().copied().collect();
+        places.sort_unstable();
+        for place in places {
+            let Some(&entry) = area.entries.get(&place).filter(|entry| entry.count != 0) else { continue };
+            let caller = entry.key as u32;
+            if caller == LOST_CONTEXT {
+                self.n_lost += entry.count;
+            }
+            if entry.context == place {
+                if let Some(node) = self.node(area, place, callee_of) {
+                    self.nodes[node as usize].n_calls += entry.count;
+                }
+            } else if let Some(to) = self.node(area, entry.context, callee_of)
+                && let Some(from) = self.node(area, caller, callee_of)
+            {
+                *self.recursions.entry((from, to)).or_default() += entry.count;
+            }
+        }
+    }
+
+    /// The node of the context at a place; contexts around it come first.
+    fn node(&mut self, area: &mut AreaContexts, place: u32, callee_of: &dyn Fn(u32) -> Option<Callee>) -> Option<u32> {
+        let mut ways: Vec<(u32, Callee)> = Vec::new();
+        let mut at = place;
+        let known = loop {
+            if let Some(&known) = area.nodes.get(&at) {
+                break Some(known);
+            }
+            if at == ROOT_CONTEXT || at == LOST_CONTEXT {
+                break None;
+            }
+            let entry = area.entries.get(&at)?;
+            ways.push((at, callee_of((entry.key >> 32) as u32)?));
+            at = entry.key as u32;
+            if ways.len() > area.entries.len() {
+                return None;
+            }
+        };
+        let mut parent = known;
+        for (at, callee) in ways.into_iter().rev() {
+            let nodes = &mut self.nodes;
+            let node = *self.children.entry((parent, callee)).or_insert_with(|| {
+                nodes.push(Node { parent, callee, n_calls: 0 });
+                nodes.len() as u32 - 1
+            });
+            area.nodes.insert(at, node);
+            parent = Some(node);
+        }
+        parent
+    }
+
+    /// Puts the tree into a profile, with the entries of functions if `counts_entries`.
+    ///
+    /// # Errors
+    /// If there are no such functions.
+    pub fn fill(
+        &self,
+        builder: &mut ExactBuilder,
+        functions: &FxHashMap<Callee, CodePlace>,
+        counts_entries: bool,
+    ) -> Result<()> {
+        let mut numbers: Vec<Option<ContextNumber>> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let parent = node.parent.and_then(|parent| numbers.get(parent as usize).copied().flatten());
+            let number = match functions.get(&node.callee) {
+                Some(&place) => {
+                    if counts_entries {
+                        builder.entries(place.module, place.index, node.n_calls)?;
+                    }
+                    Some(builder.context(parent, place, node.n_calls)?)
+                }
+                None => parent,
+            };
+            numbers.push(number);
+        }
+        let mut recursions: Vec<(&(u32, u32), &u64)> = self.recursions.iter().collect();
+        recursions.sort_unstable();
+        for (&(from, to), &count) in recursions {
+            let of = |node: u32| numbers.get(node as usize).copied().flatten();
+            if let Some((from, to)) = of(from).zip(of(to)) {
+                builder.recursion(from, to, count)?;
+            }
+            if let Some(&place) = functions.get(&self.nodes[to as usize].callee).filter(|_| counts_entries) {
+                builder.entries(place.module, place.index, count)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Functions of a module by their numbers.
+pub fn numbered(cells: &[emit::Cell]) -> impl Iterator<Item = (u32, u32)> + '_ {
+    cells.iter().filter(|cell| cell.kind == CellKind::Context).map(|cell| (cell.to, cell.at))
+}

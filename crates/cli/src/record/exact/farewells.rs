@@ -1,0 +1,35 @@
+//! Paths that were under way when threads ended.
+//!
+//! A thread that ends in order says where it is, and leaves its stack with the frames that calls from it left ([`wire::exact::Farewell`]). A frame is in use
+//! if unwinding the stack comes to its stack pointer. What is not known: where threads were that were killed, by a signal or because
+//! another one ended the process; and activations that `longjmp` or an exception left.
+
+use std::sync::Arc;
+
+use image::Svma;
+use profile::model::ModuleId;
+
+use super::counts::Stop;
+use crate::record::process::Watched;
+
+/// Where the functions were that were active when their threads ended.
+pub fn stops(watched: &mut Watched) -> Vec<(ModuleId, Stop)> {
+    let process = Arc::clone(&watched.process);
+    let mut places: Vec<(u64, u64, bool)> = Vec::new();
+    process.for_each_farewell(&mut |words| {
+        let wire::exact::Farewell { rip, rsp, rbp, frame, .. } = words.farewell;
+        places.push((rip, frame, false));
+        let frame_at = |key: u64| {
+            let index = words.frames.binary_search_by_key(&key, |&(found, _)| found).ok()?;
+            Some(words.frames[index].1)
+        };
+        let calls = watched.unwinder.calls([rip, rsp, rbp], &words.stack);
+        places.extend(calls.into_iter().filter_map(|(address, key)| Some((address, frame_at(key)?, true))));
+    });
+    let located = places.into_iter().filter_map(|(address, frame, is_behind_call)| {
+        let module = watched.modules.iter().find(|module| module.contains(address))?;
+        let at = Svma(address.wrapping_sub(module.mapped.bias));
+        Some((module.id, Stop { at, register: frame as i32, is_behind_call }))
+    });
+    located.collect()
+}

@@ -1,0 +1,155 @@
+//! What must be done so that calling contexts are right, and what instructions do to them.
+//!
+//! * Arriving at an entry of a function by its address makes the context that of the function's entry in the table, after the call was counted
+//!   there, or else goes to the gate, having counted nothing.
+//! * Arriving at a return site or landing pad by its address makes the context what a frame with the same stack pointer has, or else the root.
+//! * A tail call makes it the one around the function.
+//! * Stubs of the linkage table have no context, and what control does there leaves it alone.
+
+use flow::callgraph::FunctionId;
+use flow::cfg::{EdgeKind, EntryKind};
+use flow::graph::BlockId;
+use iced_x86::{Code, Instruction, Register};
+use wire::exact::{CONTEXT_BYTES, ContextEntry, N_CONTEXT_ENTRIES, ROOT_CONTEXT};
+use wire::sample::EndReason;
+
+use super::super::Fault;
+use super::super::state::{Flags, RAX, RCX, State, Value};
+use super::cells::Cells;
+use super::duties::Duties;
+use super::state::{Context, ContextSearch, Done, Known, Outcome};
+use crate::exact::CellKind;
+use crate::module::Module;
+
+pub(super) const KEY: u32 = std::mem::offset_of!(ContextEntry, key) as u32;
+pub(super) const COUNT: u32 = std::mem::offset_of!(ContextEntry, count) as u32;
+pub(super) const CONTEXT: u32 = std::mem::offset_of!(ContextEntry, context) as u32;
+pub(super) const HASH_SHIFT: u8 = (64 - N_CONTEXT_ENTRIES.ilog2()) as u8;
+pub(super) const PLACE_SHIFT: u8 = CONTEXT_BYTES.ilog2() as u8;
+pub(super) const PLACE_MASK: u32 = N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1;
+
+/// The key of the function's contexts; nothing if it has none.
+pub(super) fn key(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Option<u32>, Fault> {
+    let key = cells.context_key(module.original(module.function(id).entry).0);
+    if key.is_some() == module.is_stub(id) { Err(Fault::Cells) } else { Ok(key) }
+}
+
+/// Adds what must be done about contexts.
+pub(super) fn add(module: &Module<'_, '_>, id: FunctionId, key: Option<u32>, duties: &mut Duties) {
+    let cfg = &module.function(id).cfg;
+    duties.arrivals.resize(cfg.blocks.len(), Done::NOTHING);
+    duties.edges.resize(cfg.graph.n_edges(), Done::NOTHING);
+    duties.skips_arrivals = true;
+    for block in cfg.graph.blocks() {
+        duties.arrivals[block.index()].context = at_arrival(module, id, block, key);
+    }
+    if key.is_some() {
+        duties.n_listed += 1;
+        let tail_calls = cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::TailCall);
+        tail_calls.for_each(|edge| duties.edges[edge.index()].context = Context::Parent);
+    }
+}
+
+fn at_arrival(module: &Module<'_, '_>, id: FunctionId, block: BlockId, key: Option<u32>) -> Context {
+    let cfg = &module.function(id).cfg;
+    let entry = cfg.graph.entries().iter().position(|&entry| entry == block);
+    let returns_here = cfg.graph.in_edges(block).iter().any(|&edge| cfg.edge_facts(edge).kind == EdgeKind::Call);
+    match entry.map(|index| cfg.entry_kinds[index]) {
+        Some(EntryKind::Primary | EntryKind::Secondary) => key.map_or(Context::Kept, Context::Child),
+        Some(EntryKind::LandingPad) => Context::Retaken,
+        _ if returns_here => Context::Retaken,
+        _ => Context::Kept,
+    }
+}
+
+/// The thread's context becomes what a register holds.
+pub(super) fn store(state: &mut State, value: Known) -> Option<()> {
+    let context = &mut state.exact.done.context;
+    *context = match (value, *context) {
+        (Known::EnteredContext(key), Context::Kept) => Context::Child(key),
+        (Known::ParentContext, Context::Kept) => Context::Parent,
+        (Known::LeftContext, Context::Foreign) => Context::Kept,
+        (Known::LeftContext, Context::Kept) => Context::Retaken,
+        _ => return None,
+    };
+    Some(())
+}
+
+/// It becomes the root, because there is no frame.
+pub(super) fn store_constant(state: &mut State, value: u32) -> Option<()> {
+    let exact = &mut state.exact;
+    let is_lost = exact.is_other && exact.done.context == Context::Kept && value == ROOT_CONTEXT;
+    is_lost.then(|| exact.done.context = Context::Retaken)
+}
+
+/// What an entry says.
+pub(super) fn load(state: &State, at: u32) -> Option<Known> {
+    match (state.exact.search, at) {
+        (ContextSearch::Counted(key), CONTEXT) => Some(Known::EnteredContext(key)),
+        _ => None,
+    }
+}
+
+/// A call is counted.
+pub(super) fn count(state: &mut State) -> Option<()> {
+    let is_found = state.exact.search == ContextSearch::Found;
+    let Value::Exact(Known::ContextKey(key, Context::Kept)) = state.registers[RCX] else { return None };
+    is_found.then(|| state.exact.search = ContextSearch::Counted(key))
+}
+
+/// The gate is asked for an entry.
+pub(super) fn want(state: &mut State, from: usize) -> Option<()> {
+    let is_key = matches!(state.registers[from], Value::Exact(Known::ContextKey(..)));
+    let is_missing = is_key && state.exact.search == ContextSearch::Missing && state.why.is_none();
+    is_missing.then(|| state.why = Some(EndReason::NewContext))
+}
+
+/// Comparisons with the key of an entry.
+pub(super) fn compare(state: &State, insn: &Instruction) -> Option<Outcome> {
+    let has_key = matches!(state.registers[RCX], Value::Exact(Known::ContextKey(..)));
+    match insn.code() {
+        Code::Cmp_r64_rm64 if insn.op0_register() == Register::RCX && has_key => Some(Outcome::SameContext),
+        Code::Cmp_rm64_imm8 if insn.immediate8() == 0 && has_key => Some(Outcome::NoContext),
+        _ => None,
+    }
+}
+
+/// Arithmetic on the way to the place of an entry. Returns what the first operand becomes.
+pub(super) fn calculate(state: &mut State, insn: &Instruction) -> Option<Known> {
+    let [first, second] = [insn.op0_register(), insn.op1_register()];
+    let [rax, rcx] = [RAX, RCX].map(|number| match state.registers[number] {
+        Value::Exact(known) => Some(known),
+        _ => None,
+    });
+    let becomes = match (insn.code(), rax?) {
+        (Code::Or_rm64_r64, Known::HighKey(key)) if [first, second] == [Register::RCX, Register::RAX] => {
+            let Known::Context(context) = rcx? else { return None };
+            Known::ContextKey(key, context)
+        }
+        (Code::Imul_r64_rm64, Known::Factor) if [first, second] == [Register::RAX, Register::RCX] => {
+            matches!(rcx?, Known::ContextKey(..)).then_some(Known::ContextHash)?
+        }
+        (Code::Shr_rm64_imm8, Known::ContextHash) if first == Register::RAX && insn.immediate8() == HASH_SHIFT => {
+            Known::ContextBits
+        }
+        (Code::Shl_rm64_imm8, Known::ContextBits) if first == Register::RAX && insn.immediate8() == PLACE_SHIFT => {
+            Known::ContextPlace
+        }
+        (Code::Add_rm32_imm8, Known::ContextPlace) if first == Register::EAX => {
+            // What is known about one entry is not known about the next one.
+            state.exact.search = ContextSearch::Looking;
+            (u32::from(insn.immediate8()) == CONTEXT_BYTES).then_some(Known::NextContextPlace)?
+        }
+        (Code::And_EAX_imm32, Known::NextContextPlace) if insn.immediate32() == PLACE_MASK => Known::ContextPlace,
+        _ => return None,
+    };
+    state.flags = Flags::Junk;
+    Some(becomes)
+}
+
+impl Cells {
+    /// The key of the contexts of the function at `at`.
+    fn context_key(&self, at: u32) -> Option<u32> {
+        self.key_of(CellKind::Context, at)
+    }
+}
