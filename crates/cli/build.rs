@@ -11,9 +11,9 @@ fn main() {
     let variable = |name: &str| env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}"));
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
     let target = PathBuf::from(variable("OUT_DIR")).join("runtime");
-    for source in
-        ["runtime/src", "runtime/Cargo.toml", "runtime/Cargo.lock", "runtime/build.rs", "wire/src", "wire/Cargo.toml"]
-    {
+    let of_runtime = ["runtime/src", "runtime/Cargo.toml", "runtime/Cargo.lock", "runtime/build.rs"];
+    let used = ["sampling/src", "sampling/Cargo.toml", "wire/src", "wire/Cargo.toml"];
+    for source in of_runtime.into_iter().chain(used) {
         println!("cargo::rerun-if-changed={}", crates.join(source).display());
     }
     let mut cargo = Command::new(variable("CARGO"));

@@ -201,6 +201,16 @@ impl<'a> Area<'a> {
         self.memory.words64(start..start + n_bytes / 8 * 8).unwrap_or_default().get(1..).unwrap_or_default()
     }
 
+    /// A word of the header, at an offset of the layout.
+    pub(crate) fn header_word(&self, offset: usize) -> &'a AtomicU64 {
+        self.memory.word64(self.start + offset as u64)
+    }
+
+    /// Words of the area; `None` if the range leaves the arena.
+    pub(crate) fn words(&self, bytes: Range<u64>) -> Option<&'a [AtomicU64]> {
+        self.memory.words64(self.start + bytes.start..self.start + bytes.end)
+    }
+
     /// Path ends that found the path table full.
     pub(crate) fn n_lost_paths(&self) -> u64 {
         field64!(self, lost_paths).load(Ordering::Relaxed)

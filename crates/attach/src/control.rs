@@ -10,6 +10,7 @@ use wire::control::{
 };
 
 use crate::error::{Result, Step};
+use crate::events::EventSettings;
 use crate::memory::{SharedMemory, Use};
 
 /// What a process is told when it joins.
@@ -35,6 +36,8 @@ pub struct Settings {
     pub tick_source: TickSource,
     /// Threads never leave the copies ([`wire::exact`]).
     pub is_exact: bool,
+    /// Copies note events, and this becomes of them; only if threads never leave the copies.
+    pub events: Option<EventSettings>,
 }
 
 /// What the runtime has counted so far.
@@ -130,7 +133,20 @@ impl ControlFile {
         field32!(control, tick_source).store(settings.tick_source as u32, Ordering::Relaxed);
         field32!(control, exact.is_on).store(settings.is_exact.into(), Ordering::Relaxed);
         control.fill_system_calls(settings.is_exact);
+        if let Some(events) = &settings.events {
+            control.set_events(events);
+        }
         Ok((control, file))
+    }
+
+    fn set_events(&self, events: &EventSettings) {
+        for (word, value) in events.words().into_iter().enumerate() {
+            let at = offset_of!(Control, events.expression) + word * size_of::<u64>();
+            self.memory.word64(at as u64).store(value, Ordering::Relaxed);
+        }
+        field32!(self, events.expression_len).store(events.len(), Ordering::Relaxed);
+        field64!(self, events.seed).store(events.seed(), Ordering::Relaxed);
+        field32!(self, events.is_on).store(1, Ordering::Relaxed);
     }
 
     fn fill_system_calls(&self, is_exact: bool) {

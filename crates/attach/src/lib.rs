@@ -8,6 +8,7 @@
 //!    Listener --accept--> Process --modules--> MappedModule       which files are where
 //!                            |----place, unplace                  copies into the target
 //!                            |----drain, salvage--> SampleRef     samples out of it
+//!                            |----drain_events--> Event           what probes have noted
 //!                            '----set_*, counters                 settings in, counters out
 //! ```
 //!
@@ -24,6 +25,7 @@ mod copies;
 mod drain;
 mod elf;
 mod error;
+mod events;
 mod farewell;
 mod join;
 mod launch;
@@ -43,6 +45,7 @@ mod procfs;
 pub use control::{Counters, ExactCounters, Settings};
 pub use drain::{Drained, SampleRef};
 pub use error::{Error, PlaceError, Result, SpawnError};
+pub use events::{EventCounters, EventSettings};
 pub use farewell::LastWords;
 pub use launch::{Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, spawn};
 pub use launchability::{Launchability, probe_binary};

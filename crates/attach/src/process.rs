@@ -265,6 +265,11 @@ impl Process {
         self.arena.areas(self.control.n_areas()).map(|area| area.n_lost_paths()).sum()
     }
 
+    /// The areas of all threads so far.
+    pub(crate) fn areas(&self) -> impl Iterator<Item = crate::area::Area<'_>> {
+        self.arena.areas(self.control.n_areas())
+    }
+
     /// Whether ticks start bursts.
     pub fn set_enabled(&self, enabled: bool) {
         self.control.enabled().store(enabled.into(), Ordering::Release);

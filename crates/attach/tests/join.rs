@@ -14,6 +14,7 @@ use wire::sample::{EndReason, SampleHeader};
 use wire::thread::{AREA_BYTES, FIRST_SEGMENT, MAGIC, MAX_THREADS, ThreadHeader};
 
 const SETTINGS: Settings = Settings {
+    events: None,
     enabled: true,
     tick_interval_ns: 1_000_000,
     burst_checks: 1000,

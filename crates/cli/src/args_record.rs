@@ -96,6 +96,14 @@ pub struct RecordArgs {
           hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
 
+    /// Note what loads load, in exact mode; `strobe values` shows it
+    #[arg(long, requires = "exact")]
+    values: bool,
+
+    /// How values are compressed in the program; none: every one crosses
+    #[arg(long, value_name = "EXPR", requires = "values", default_value = DEFAULT_COMPRESSOR, value_parser = parse_compressor)]
+    compress: String,
+
     /// Bytes of stack to keep with each tick
     #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(0..=131_072))]
     stack: u32,
@@ -140,6 +148,9 @@ Examples:
   strobe record --paused -- ./server & strobe ctl start $!
   strobe ctl stop 4711";
 
+/// Two thousand strata, in each of which every 256th load is sent.
+const DEFAULT_COMPRESSOR: &str = "H[P256]2048";
+
 /// Default share of CPU time that recording may cost.
 const DEFAULT_BUDGET: f64 = 0.01;
 
@@ -172,6 +183,7 @@ impl RecordArgs {
             verify: self.verify,
             probe: self.probe,
             exact: self.exact,
+            values: self.values.then_some(self.compress),
             use_cache: !self.no_cache,
             quiet: self.quiet,
             live: self.live,
@@ -205,6 +217,28 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Returns the expression, empty for `none`.
+fn parse_compressor(text: &str) -> Result<String, String> {
+    const BYTES_PER_ENTRY: u64 = 320;
+    const OTHER_BYTES: u64 = 64 << 10;
+    if text == "none" {
+        return Ok(String::new());
+    }
+    let expression: sampling::Expression = text.parse().map_err(|error: sampling::ParseError| error.to_string())?;
+    let printed = expression.to_string();
+    if printed.len() > wire::events::MAX_EXPRESSION {
+        return Err(format!("longer than {} characters", wire::events::MAX_EXPRESSION));
+    }
+    let n_bytes = expression.n_entries().saturating_mul(BYTES_PER_ENTRY).saturating_add(OTHER_BYTES);
+    if n_bytes > u64::from(wire::events::COMPRESSOR_BYTES) {
+        return Err(format!(
+            "{} entries; a compressor in a program can have some twenty thousand",
+            expression.n_entries()
+        ));
+    }
+    Ok(printed)
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
         Some(at) => text.split_at(at),
@@ -235,6 +269,15 @@ mod tests {
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
         for bad in ["", "x", "5y", "-1s", "1e99"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn compressors() {
+        assert_eq!(parse_compressor("none"), Ok(String::new()));
+        assert_eq!(parse_compressor("H[P256]2048"), Ok("H[P256]2048".to_owned()));
+        for bad in ["", "H[P0]2", "H[P256", "A1000000", "H[A1000]1000"] {
+            assert!(parse_compressor(bad).is_err(), "{bad}");
         }
     }
 

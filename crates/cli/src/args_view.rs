@@ -17,6 +17,7 @@ pub enum ViewCommand {
     Loops(LoopsArgs),
     Branches(BranchesArgs),
     Methods(MethodsArgs),
+    Values(ValuesArgs),
 }
 
 /// Show a profile at a glance: cost, coverage, system calls, hot functions, paths and contexts
@@ -75,6 +76,19 @@ const EDGES_EXAMPLES: &str = "\
 Examples:
   strobe edges
   strobe edges -f longest_match -n 100";
+
+/// Show loads that mostly load the same value: what code could be specialized for
+#[derive(Debug, ClapArgs)]
+#[command(before_help = VALUES_EXAMPLES, max_term_width = 100)]
+pub struct ValuesArgs {
+    #[command(flatten)]
+    rows: RowsArgs,
+}
+
+const VALUES_EXAMPLES: &str = "\
+Examples:
+  strobe record --exact=blocks --values -- ./program && strobe values
+  strobe values -f longest_match -n 100";
 
 /// Show who calls whom; with a function, its callers and callees
 #[derive(Debug, ClapArgs)]
@@ -252,6 +266,7 @@ impl ViewCommand {
                 common.into_props(None, Query::Annotate { function, style })
             }
             ViewCommand::Loops(LoopsArgs { rows }) => rows.into_props(|function| Query::Loops { function }),
+            ViewCommand::Values(ValuesArgs { rows }) => rows.into_props(|function| Query::Values { function }),
             ViewCommand::Methods(args) => args.common.into_props(args.top.top, Query::Methods),
             ViewCommand::Branches(BranchesArgs { rows, by }) => {
                 rows.into_props(|function| Query::Branches { function, by })

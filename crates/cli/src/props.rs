@@ -52,6 +52,8 @@ pub struct RecordProps {
     pub probe: Probe,
     /// Count everything, instead of bursts.
     pub exact: Option<Exact>,
+    /// Note what loads load, and compress it so in the program; nothing: not at all.
+    pub values: Option<String>,
     pub use_cache: bool,
     pub quiet: bool,
     /// Whether the profile is shown while it grows.

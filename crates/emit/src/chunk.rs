@@ -7,6 +7,7 @@ use wire::recovery::{Run, kind};
 use wire::sample::EndReason;
 
 use crate::asm::{Asm, Gpr, Label};
+use crate::events::FullEvents;
 use crate::exact::Cell;
 use crate::statistics::Statistics;
 use crate::stubs::Stub;
@@ -94,6 +95,8 @@ pub(crate) struct Chunk {
     pub externals: Vec<External>,
     /// Those of the present function.
     pub exits: Vec<Exit>,
+    /// Where probes of the present function go that have filled the buffer of events.
+    pub full_events: Vec<FullEvents>,
     pub statistics: Statistics,
 }
 

@@ -11,14 +11,15 @@ use crate::Probe;
 use crate::chunk::{Original, Stretch};
 use crate::copy::ModuleCopy;
 use crate::error::Error;
+use crate::events::Events;
 use crate::exact::{Cell, CellKind, Counting};
 use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 const HEADER_WORDS: usize = 17;
-const N_COUNTERS: usize = 9;
+const N_COUNTERS: usize = 11;
 const CHECKSUM_BYTES: usize = 8;
 /// Code and literals start and end at multiples of this.
 const ALIGNMENT: u64 = 16;
@@ -38,6 +39,8 @@ const PROBES: [Probe; 7] = [
     Probe::Exact(Counting::Contexts),
     Probe::Exact(Counting::ContextPaths),
 ];
+/// Bits of the stored number of the probe that say what is noted beside.
+const EVENTS_SHIFT: u32 = 32;
 /// Bit of a stored stretch's number of instructions that says whether it starts a block.
 const LEADER_BIT: u32 = 1 << 31;
 
@@ -52,7 +55,7 @@ impl ModuleCopy {
             VERSION << 32 | u64::from(wire::VERSION),
             self.base.0,
             self.cluster as u64,
-            probe_number(self.probe),
+            probe_number(self.probe) | u64::from(self.events.bits()) << EVENTS_SHIFT,
             u64::from(self.literals),
             self.code.len() as u64,
             self.addresses.len() as u64,
@@ -122,7 +125,8 @@ impl ModuleCopy {
         let copy = ModuleCopy {
             base: Svma(base),
             cluster: usize::try_from(cluster).map_err(|_| Error::Inconsistent)?,
-            probe: PROBES.get(probe as usize).copied().ok_or(Error::Inconsistent)?,
+            probe: PROBES.get(probe as u32 as usize).copied().ok_or(Error::Inconsistent)?,
+            events: Events::from_bits(probe >> EVENTS_SHIFT).ok_or(Error::Inconsistent)?,
             literals: u32::try_from(literals).map_err(|_| Error::Inconsistent)?,
             code: input.take(n_code, 1)?.to_vec(),
             addresses: input.dwords(n_addresses)?,
@@ -195,6 +199,8 @@ fn counters(statistics: &Statistics) -> [u64; N_COUNTERS] {
         statistics.probes_dead_register,
         statistics.probes_spilled,
         statistics.probes_flags_saved,
+        statistics.events,
+        statistics.loads_not_noted,
     ]
 }
 
@@ -209,6 +215,8 @@ fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
         probes_dead_register,
         probes_spilled,
         probes_flags_saved,
+        events,
+        loads_not_noted,
     ] = counters;
     Statistics {
         functions,
@@ -220,6 +228,8 @@ fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
         probes_dead_register,
         probes_spilled,
         probes_flags_saved,
+        events,
+        loads_not_noted,
         ..Statistics::default()
     }
 }

@@ -3,7 +3,7 @@
 //! **Fix-ups.** Five kinds of places depend on where module and copy are loaded; everything else is relative to the copy itself:
 //! * `addresses`: displacements from the copy to the original module. They hold the target, less the image base, less the offset of the
 //!   end of the instruction in the copy; what is missing is the distance of the module from the copy.
-//! * `records`: block records. They hold the cluster and the block's address less the image base; what is missing is the distance of the
+//! * `records`: block records and sites of events. They hold the cluster and the block's or instruction's address less the image base; what is missing is the distance of the
 //!   image base from the start of the cluster.
 //! * `cells`: offsets from `gs:` of counters. They hold the offset that the counter has in the first module.
 //! * `keys`: numbers of functions that count in the path table. They hold the number within the module.
@@ -14,6 +14,7 @@ use wire::recovery::Run;
 
 use crate::Probe;
 use crate::chunk::{Original, Stretch};
+use crate::events::Events;
 use crate::exact::Cell;
 use crate::statistics::Statistics;
 
@@ -23,6 +24,7 @@ pub struct ModuleCopy {
     pub(crate) base: Svma,
     pub(crate) cluster: usize,
     pub(crate) probe: Probe,
+    pub(crate) events: Events,
     pub(crate) code: Vec<u8>,
     /// Where the literals start.
     pub(crate) literals: u32,
@@ -78,6 +80,12 @@ impl ModuleCopy {
     #[must_use]
     pub fn probe(&self) -> Probe {
         self.probe
+    }
+
+    /// What is noted beside.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.events
     }
 
     /// What the translation did.

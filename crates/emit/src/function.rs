@@ -32,7 +32,7 @@ use crate::classify::{self, Body};
 use crate::exact;
 use crate::module::Module;
 use crate::probe::{self, Depth, Site};
-use crate::{Probe, exits, system_call};
+use crate::{Probe, events, exits, system_call};
 
 /// Functions start at multiples of this.
 pub(crate) const ALIGNMENT: u32 = 16;
@@ -72,6 +72,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     function.write_edge_codes();
     function.write_arrivals();
     function.write_call_ends();
+    events::write_full(function.chunk);
     exits::write(function.chunk);
     function.write_rows();
     function.chunk.asm.resolve_labels();
@@ -196,12 +197,18 @@ impl Function<'_, '_> {
         let mut insn = Instruction::default();
         let n_body = block.n_insns - u32::from(block.transfer.ends_block());
         let mut goes_on = true;
-        for _ in 0..n_body {
+        let alive = self.alive_in(id);
+        for index in 0..n_body {
             let start = decoder.position();
             decoder.decode_out(&mut insn);
             let bytes = bytes.get(start..decoder.position()).unwrap_or_default();
             self.begin_instruction(&insn);
             goes_on = self.write_body(&decoder, &insn, bytes);
+            // Where a block goes on to the next one, what is alive is that one's affair.
+            let live = alive.get(index as usize).copied().filter(|_| index + 1 < block.n_insns);
+            if goes_on && self.write_event(&insn, live) {
+                self.open_stretch = false;
+            }
         }
         if block.transfer.ends_block() {
             let start = decoder.position();

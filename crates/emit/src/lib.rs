@@ -22,6 +22,7 @@
 //! | `function` | one function: probes, bodies |
 //! | `transfers` | the ends of blocks |
 //! | `probe`, `system_call`, `exits`, `stubs` | code that the original does not have |
+//! | `events` | what notes values that instructions load |
 //! | `exact` | the same for copies that are never left |
 //! | `link` | the module, from the functions |
 //! | `place`, `codec` | the module at an address, or in a file |
@@ -34,6 +35,7 @@ mod classify;
 mod codec;
 mod copy;
 mod error;
+mod events;
 mod exact;
 mod exits;
 mod function;
@@ -50,6 +52,7 @@ mod verify;
 
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
+pub use events::Events;
 pub use exact::{Cell, CellKind, Counting};
 pub use link::translate;
 pub use place::Position;
@@ -65,6 +68,8 @@ pub struct Options {
     pub cluster: usize,
     /// What probes do.
     pub probe: Probe,
+    /// What is noted beside; only in copies that are never left.
+    pub events: Events,
 }
 
 /// What probes do.

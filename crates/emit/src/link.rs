@@ -90,6 +90,7 @@ fn empty(module: &Module<'_, '_>) -> ModuleCopy {
         base: module.base,
         cluster: module.options.cluster,
         probe: module.options.probe,
+        events: module.options.events,
         code: Vec::new(),
         literals: 0,
         addresses: Vec::new(),

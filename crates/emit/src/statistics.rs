@@ -29,6 +29,10 @@ pub struct Statistics {
     pub probes_spilled: u64,
     /// Probes that save the flags, too.
     pub probes_flags_saved: u64,
+    /// Places that note an event.
+    pub events: u64,
+    /// Instructions that read memory, and whose values are not noted although values are.
+    pub loads_not_noted: u64,
     /// Places that leave the copy, by [`EndReason`].
     pub leaving: [u64; N_REASONS],
     /// Functions without a copy.
@@ -101,6 +105,8 @@ impl AddAssign<&Statistics> for Statistics {
         self.probes_dead_register += other.probes_dead_register;
         self.probes_spilled += other.probes_spilled;
         self.probes_flags_saved += other.probes_flags_saved;
+        self.events += other.events;
+        self.loads_not_noted += other.loads_not_noted;
         for (total, more) in self.leaving.iter_mut().zip(other.leaving) {
             *total += more;
         }

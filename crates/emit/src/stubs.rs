@@ -83,7 +83,7 @@ impl Stubs {
 
 /// Writes the stubs of a module in `cluster`, at the start of an empty chunk.
 pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
-    let Options { cluster, probe } = options;
+    let Options { cluster, probe, .. } = options;
     let exit = chunk.position();
     let leave = if probe.stays() { write_exit_to_gate(chunk) } else { write_exit(chunk) };
     let miss = write_departure(chunk, EndReason::NoCopy, leave);

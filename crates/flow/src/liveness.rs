@@ -333,6 +333,20 @@ impl Liveness {
         after.fold(self.flags_at_call(callee), BitOr::bitor)
     }
 
+    /// What is live behind each instruction of a block, if `at_end` is behind the last one.
+    #[must_use]
+    pub fn live_behind_each(&self, image: &Image<'_>, cfg: &Cfg, block: BlockId, at_end: LiveSet) -> Vec<LiveSet> {
+        let mut effects = Effects::default();
+        let mut live: Vec<LiveSet> = Vec::new();
+        let of_each: Vec<Effect> = cfg.instructions(image, block).map(|insn| effects.of(&insn)).collect();
+        of_each.iter().rev().fold(at_end, |behind, effect| {
+            live.push(behind);
+            effect.before(behind)
+        });
+        live.reverse();
+        live
+    }
+
     fn flags_at_call(&self, callee: Option<Svma>) -> LiveSet {
         callee.and_then(|callee| self.conventions.at_calls.get(&callee)).copied().unwrap_or_default()
     }

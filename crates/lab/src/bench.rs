@@ -156,7 +156,7 @@ pub fn emit(rounds: NonZeroUsize) -> anyhow::Result<Table> {
     let flow = flow::analyze(&image, &Threads::available());
     let mut table = Table::new(&["round", "translate", "instructions per second", "copy", "place"]);
     for round in 1..=rounds.get() {
-        let options = emit::Options { cluster: 0, probe: emit::Probe::Trace };
+        let options = emit::Options { cluster: 0, probe: emit::Probe::Trace, events: emit::Events::default() };
         let started = Instant::now();
         let copy = emit::translate(&image, &flow, options, &flow::Sequential);
         let translate = started.elapsed();

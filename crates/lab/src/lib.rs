@@ -32,7 +32,6 @@ pub mod net;
 pub mod oracle;
 pub mod peers;
 pub mod pgo;
-pub mod plot;
 pub mod resample;
 pub mod stratified;
 pub mod table;

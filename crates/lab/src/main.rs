@@ -229,7 +229,8 @@ fn compress_job(arguments: &CompressArguments) -> anyhow::Result<bool> {
         show("\n")
     };
     if arguments.claims {
-        compress::claims::run(&streams, seed, dir, threads)?.iter().try_for_each(print)?;
+        let found = compress::claims::run(&streams, seed, dir, threads)?;
+        found.tables.iter().try_for_each(|(_, table)| print(table))?;
         print(&compress::claims::memory_table())?;
     } else {
         let expressions = arguments.expressions()?;

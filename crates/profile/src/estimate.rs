@@ -45,6 +45,18 @@ impl Estimate {
         ((self.value - self.margin()).max(0.0), self.value + self.margin())
     }
 
+    /// The 95 % interval if the value can also be off by a factor, whose logarithm has the given standard deviation. The logarithm of the whole is
+    /// taken to be normal.
+    #[must_use]
+    pub fn interval_with(self, log_error: f64) -> (f64, f64) {
+        if self.value <= 0.0 {
+            return self.interval();
+        }
+        let of_chance = (self.variance.max(0.0) / (self.value * self.value)).ln_1p();
+        let factor = (Z_95 * (of_chance + log_error * log_error).sqrt()).exp();
+        (self.value / factor, self.value * factor)
+    }
+
     /// The estimate of `factor` times as much.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Estimate {

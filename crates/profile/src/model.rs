@@ -73,6 +73,8 @@ pub struct Profile {
     pub histories: Vec<BranchHistory>,
     /// Places where the program entered the kernel.
     pub system_calls: Vec<SystemCall>,
+    /// What instructions loaded.
+    pub values: Vec<LoadedValue>,
     /// Threads.
     pub threads: Vec<Thread>,
     /// What came of ticks, by name.
@@ -82,6 +84,10 @@ pub struct Profile {
     /// Standard deviation of the logarithm of a factor that all counts can be off by together; 0 in an exact profile. Estimates do not
     /// include it, because it cancels in their ratios.
     pub scale_error: f64,
+    /// Standard deviation of the logarithm of the factors that counts of different phases of the program can be off by against each other; 0 in
+    /// an exact profile. It does not cancel in shares of all counts, but in ratios within one loop or function, and between recordings of the
+    /// same program.
+    pub mix_error: f64,
     /// Path ends whose path had begun before the burst or was longer than it: counted in blocks and edges, but on no path.
     pub unobserved_flow: Estimate,
 }
@@ -288,6 +294,19 @@ pub struct SystemCall {
     pub address: u64,
     /// Kernel CPU time, from ticks, in nanoseconds.
     pub kernel_ns: Estimate,
+}
+
+/// How often an instruction loaded a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadedValue {
+    /// Module of the instruction.
+    pub module: ModuleId,
+    /// Address of the instruction.
+    pub address: u64,
+    /// The value; `None`: any, also those that have no row because they were rare.
+    pub value: Option<u64>,
+    /// How often.
+    pub count: Estimate,
 }
 
 /// A thread.

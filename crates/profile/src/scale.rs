@@ -28,6 +28,7 @@ pub fn scale(profile: &Profile, factor: f64) -> Profile {
         [&mut row.entries, &mut row.iterations, &mut row.self_ns].into_iter().for_each(by_factor);
     }
     scaled.system_calls.iter_mut().for_each(|row| by_factor(&mut row.kernel_ns));
+    scaled.values.iter_mut().for_each(|row| by_factor(&mut row.count));
     for row in &mut scaled.threads {
         row.cpu_ns = (row.cpu_ns as f64 * factor).round() as u64;
     }

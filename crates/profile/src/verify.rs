@@ -112,6 +112,10 @@ impl Checker<'_> {
             self.require(has_module, "system_calls", row, "is in no module");
             self.require(call.context.index() < n_contexts, "system_calls", row, "is in no context");
         }
+        for (row, value) in profile.values.iter().enumerate() {
+            self.require(value.module.index() < profile.modules.len(), "values", row, "is in no module");
+        }
+        self.distinct("values", profile.values.iter().map(|row| (row.module, row.address, row.value)));
         self.distinct("contexts", profile.contexts.iter().map(|row| (row.parent, row.function)));
         self.distinct("recursions", profile.recursions.iter().map(|row| (row.from, row.to)));
         let system_calls = profile.system_calls.iter();
@@ -144,7 +148,7 @@ impl Checker<'_> {
 
     fn numbers(&mut self) {
         let profile = self.profile;
-        let tables: [(&str, usize, Vec<Estimate>); 10] = [
+        let tables: [(&str, usize, Vec<Estimate>); 11] = [
             ("functions", 2, profile.functions.iter().flat_map(|row| [row.entries, row.self_ns]).collect()),
             ("blocks", 1, profile.blocks.iter().map(|row| row.count).collect()),
             ("edges", 1, profile.edges.iter().map(|row| row.count).collect()),
@@ -158,6 +162,7 @@ impl Checker<'_> {
             ("recursions", 1, profile.recursions.iter().map(|row| row.count).collect()),
             ("loops", 3, profile.loops.iter().flat_map(|row| [row.entries, row.iterations, row.self_ns]).collect()),
             ("system_calls", 1, profile.system_calls.iter().map(|row| row.kernel_ns).collect()),
+            ("values", 1, profile.values.iter().map(|row| row.count).collect()),
             ("unobserved_flow", 1, vec![profile.unobserved_flow]),
         ];
         for (table, n_per_row, estimates) in tables {

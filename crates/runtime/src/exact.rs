@@ -15,7 +15,7 @@ use crate::area::Area;
 use crate::misses::Misses;
 use crate::patience::{Patience, is_reached};
 use crate::session::{self, Session};
-use crate::{gate, gate_stack, syscall, twins, unload};
+use crate::{events, gate, gate_stack, syscall, twins, unload};
 
 /// Whether the session is in exact mode; also of a forked child that has not joined yet.
 pub static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -100,7 +100,8 @@ pub fn wait_for_unload(control: &Control) {
     wait_until(control, || is_reached(control.unloads_cleared.load(Acquire), number));
 }
 
-fn wait_until(control: &Control, is_done: impl Fn() -> bool) -> bool {
+/// Waits for the agent, but not for ever. Whether it has come to it.
+pub fn wait_until(control: &Control, is_done: impl Fn() -> bool) -> bool {
     let heartbeat = || control.exact.heartbeat.load(Relaxed);
     let mut patience = Patience::new(syscall::monotonic_ns(), heartbeat());
     loop {
@@ -166,6 +167,7 @@ pub fn initialize(area: &Area) {
         (*header).native_since = syscall::rdtsc();
         *gate_stack::records(area.index) = crate::resume::Records::default();
     }
+    events::initialize(area);
     area.header().frame.store(0, Relaxed);
     area.header().end_reason.store(EndReason::None as u32, Relaxed);
 }

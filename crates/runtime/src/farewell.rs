@@ -28,7 +28,8 @@ pub fn leave(area: &Area, rip: u64, max_stack_words: usize) {
     };
     let Some((n_used_bytes, rest)) = log.split_first_mut() else { return };
     let used = (*n_used_bytes as usize / 8).max(1);
-    let Some((head, behind)) = rest.get_mut(used - 1..).and_then(|free| free.split_at_mut_checked(Farewell::WORDS)) else {
+    let Some((head, behind)) = rest.get_mut(used - 1..).and_then(|free| free.split_at_mut_checked(Farewell::WORDS))
+    else {
         return;
     };
     // SAFETY: as above.

@@ -11,7 +11,7 @@ use crate::area::Area;
 use crate::gate::{VECTOR_BYTES, saved};
 use crate::interrupt::{self, machine, restore};
 use crate::syscall::{self, Errno};
-use crate::{code, exact, farewell, gate_stack, signals, thread};
+use crate::{code, events, exact, farewell, gate_stack, signals, thread};
 
 const RT_SIGACTION: u64 = 13;
 const RT_SIGRETURN: u64 = 15;
@@ -21,8 +21,8 @@ const CLONE: u64 = 56;
 const FORK: u64 = 57;
 const VFORK: u64 = 58;
 const EXIT: u64 = 60;
-const ARCH_PRCTL: u64 = 158;
 const EXIT_GROUP: u64 = 231;
+const ARCH_PRCTL: u64 = 158;
 const RSEQ: u64 = 334;
 const CLONE3: u64 = 435;
 const INSTRUCTION_BYTES: u64 = 2;
@@ -71,6 +71,7 @@ pub unsafe fn make(area: &Area, at: u64) -> Outcome {
                 thread::exit(area, first)
             }
             EXIT_GROUP => {
+                events::finish(area);
                 farewell::leave(area, at, farewell::PROCESS_WORDS);
                 Outcome::Refused
             }

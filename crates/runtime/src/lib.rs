@@ -1,6 +1,6 @@
 //! The part of strobe that lives inside the profiled program.
 //!
-//! A preloaded library that imports nothing, allocates nothing, locks nothing and prints nothing. Between ticks it does not
+//! A preloaded library that imports nothing, allocates nothing of the program's memory, locks nothing and prints nothing. Between ticks it does not
 //! run. Its parts:
 //!
 //! * [`start`] joins the session ([`join`], [`environment`]) and sets up the first thread ([`thread`], [`area`], [`timer`]);
@@ -9,11 +9,14 @@
 //! * [`signals`], [`masks`], [`altstack`] and [`entry`] keep the runtime's signals and the program's apart, and [`burst`] sees
 //!   to it that no handler of the program finds itself called from a copy; [`recover`] has the rules for that.
 //! * [`exact`] is the mode in which threads never leave the copies: [`gate`], [`gate_calls`], [`come_back`], [`hook`], [`interrupt`].
+//! * [`events`] takes what probes have noted to the agent.
 //! * [`unload`], [`fork`] and the rest deal with what else a program can do to the ground that it stands on.
 //!
 //! Functions of the C library are interposed by symbols of the same name and call the real ones, which [`link_map`] finds.
 #![no_std]
 #![deny(clippy::undocumented_unsafe_blocks)]
+
+extern crate alloc;
 
 mod abi;
 mod actions;
@@ -28,6 +31,7 @@ mod contexts;
 mod create;
 mod entry;
 mod environment;
+mod events;
 mod exact;
 mod exec;
 mod exec_lists;

@@ -13,7 +13,7 @@ use wire::thread::{MAGIC, thread_state};
 use crate::area::{self, Area};
 use crate::come_back::returning;
 use crate::session::{self, Session};
-use crate::{altstack, exact, fork, real, stream, syscall, timer, twins};
+use crate::{altstack, events, exact, fork, real, stream, syscall, timer, twins};
 
 /// What a thread takes over from the one that made it.
 #[derive(Clone, Copy, Default)]
@@ -210,6 +210,8 @@ unsafe extern "C" fn destroy(_: u64, return_address: u64) {
 /// # Safety
 /// As for the system call `exit`; the area must be the thread's.
 pub unsafe fn exit(area: &Area, status: u64) -> ! {
+    // SAFETY: the caller's promise.
+    unsafe { events::finish(area) };
     end(area);
     // SAFETY: the program's call. The thread uses no memory after the store.
     unsafe {

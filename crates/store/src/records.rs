@@ -3,7 +3,7 @@
 use profile::Profile;
 use profile::model::{
     Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, Edge, EdgeKind, Function, FunctionId,
-    HISTORY_BITS, Loop, LoopId, Module, ModuleId, Path, Recursion, SystemCall, Thread,
+    HISTORY_BITS, LoadedValue, Loop, LoopId, Module, ModuleId, Path, Recursion, SystemCall, Thread,
 };
 
 use crate::fields::{Columns, Damage, Fields};
@@ -65,7 +65,7 @@ impl<'a> Tables<'a> {
 /// Calls a macro for each type of record.
 macro_rules! for_each_record {
     ($do:ident) => {
-        $do! { Module, Function, Block, Edge, Path, Call, Context, Recursion, Loop, BranchHistory, SystemCall, Thread }
+        $do! { Module, Function, Block, Edge, Path, Call, Context, Recursion, Loop, BranchHistory, SystemCall, LoadedValue, Thread }
     };
 }
 pub(crate) use for_each_record;
@@ -398,6 +398,29 @@ impl Record for SystemCall {
 
     fn is_sound(&self, _index: usize, tables: &Tables<'_>) -> bool {
         tables.has_context(self.context) && self.module.is_none_or(|module| tables.has_module(module))
+    }
+}
+
+impl Record for LoadedValue {
+    stored_in!("value", values);
+    const COLUMNS: &'static str = "module, address, is_any, value, n, n_variance, n_seen";
+
+    fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
+        fields.integer(self.module.0);
+        fields.integer(self.address);
+        fields.integer(u32::from(self.value.is_none()));
+        fields.integer(self.value.unwrap_or(0));
+        fields.estimate(self.count);
+    }
+
+    fn decode(columns: &mut Columns<'_>) -> Result<Self, Damage> {
+        let (module, address) = (ModuleId(columns.integer()?), columns.address()?);
+        let (is_any, value) = (columns.flag()?, columns.address()?);
+        Ok(LoadedValue { module, address, value: (!is_any).then_some(value), count: columns.estimate()? })
+    }
+
+    fn is_sound(&self, _index: usize, tables: &Tables<'_>) -> bool {
+        tables.has_module(self.module)
     }
 }
 

@@ -17,7 +17,8 @@
 CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 -- Figures of the whole profile. `unseen_at_most` is what an event that was not seen can have counted at most, with 95 % confidence.
--- `scale_error` is the standard deviation of the logarithm of a factor that all counts can be off by together.
+-- `scale_error` is the standard deviation of the logarithm of a factor that all counts can be off by together, `mix_error` that of factors that
+-- counts of different phases of the program can be off by against each other.
 -- `unobserved_flow` counts the ends of paths that had begun before the burst or were longer than it: they are in blocks and edges only.
 CREATE TABLE figure (
     name TEXT PRIMARY KEY,
@@ -180,6 +181,18 @@ CREATE TABLE system_call (
     kernel_ns REAL NOT NULL,
     kernel_ns_variance REAL NOT NULL,
     kernel_ns_seen INTEGER NOT NULL
+);
+
+-- What instructions loaded.
+CREATE TABLE value (
+    id INTEGER PRIMARY KEY,
+    module INTEGER NOT NULL REFERENCES module,
+    address INTEGER NOT NULL,               -- of the instruction
+    is_any INTEGER NOT NULL,                -- 1: the row is about all values together
+    value INTEGER NOT NULL,                 -- as a signed number; 0 if is_any
+    n REAL NOT NULL,
+    n_variance REAL NOT NULL,
+    n_seen INTEGER NOT NULL                 -- messages that it rests on
 );
 
 CREATE TABLE thread (

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use profile::model::{
-    Block, BranchHistory, Call, Context, Edge, Function, Loop, Module, Path, Recursion, SystemCall, Thread,
+    Block, BranchHistory, Call, Context, Edge, Function, LoadedValue, Loop, Module, Path, Recursion, SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
 use rusqlite::{Transaction, params};
@@ -16,6 +16,8 @@ use crate::records::{Record, for_each_record};
 
 /// Name of [`Profile::scale_error`] among the figures.
 pub(crate) const SCALE_ERROR: &str = "scale_error";
+/// Name of [`Profile::mix_error`] among the figures.
+pub(crate) const MIX_ERROR: &str = "mix_error";
 /// Name of [`Profile::unseen_at_most`] among the figures.
 pub(crate) const UNSEEN_AT_MOST: &str = "unseen_at_most";
 
@@ -102,6 +104,7 @@ fn write_figures(db: &Transaction<'_>, profile: &Profile) -> rusqlite::Result<()
     let figures = [
         (UNSEEN_AT_MOST, plain(profile.unseen_at_most)),
         (SCALE_ERROR, plain(profile.scale_error)),
+        (MIX_ERROR, plain(profile.mix_error)),
         (UNOBSERVED_FLOW, profile.unobserved_flow),
     ];
     for (name, figure) in figures {

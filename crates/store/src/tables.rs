@@ -10,14 +10,14 @@ use std::thread;
 
 use profile::Profile;
 use profile::model::{
-    Block, BranchHistory, Call, Context, Edge, Function, Loop, Module, Path, Recursion, SystemCall, Thread,
+    Block, BranchHistory, Call, Context, Edge, Function, LoadedValue, Loop, Module, Path, Recursion, SystemCall, Thread,
 };
 use rusqlite::Connection;
 
 use crate::fields::{Columns, Damage};
 use crate::reading::Extent;
 use crate::records::{Record, Tables, for_each_record};
-use crate::snapshot::{SCALE_ERROR, UNOBSERVED_FLOW, UNSEEN_AT_MOST};
+use crate::snapshot::{MIX_ERROR, SCALE_ERROR, UNOBSERVED_FLOW, UNSEEN_AT_MOST};
 
 /// Where reading failed.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ pub(crate) fn read(connection: &Connection, helper: Option<Connection>, extent: 
         loops: flow.loops,
         histories: flow.histories,
         system_calls: flow.system_calls,
+        values: flow.values,
         ..code
     };
     check(&profile)?;
@@ -87,7 +88,7 @@ fn read_flow(connection: &Connection, extent: Extent) -> Result<Profile, Failure
     let mut profile = Profile::default();
     read_tables!(connection, profile, Path, Call, Context, Recursion, Loop, SystemCall);
     if extent == Extent::Whole {
-        read_tables!(connection, profile, BranchHistory);
+        read_tables!(connection, profile, BranchHistory, LoadedValue);
     }
     Ok(profile)
 }
@@ -141,6 +142,7 @@ fn read_figures(connection: &Connection, profile: &mut Profile) -> Result<(), Da
         match columns.text()? {
             UNSEEN_AT_MOST => profile.unseen_at_most = figure.value,
             SCALE_ERROR => profile.scale_error = figure.value,
+            MIX_ERROR => profile.mix_error = figure.value,
             UNOBSERVED_FLOW => profile.unobserved_flow = figure,
             _ => return Err(columns.damage()),
         }

@@ -6,6 +6,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::events::MAX_EXPRESSION;
+
 /// Most modules that a process can have copies of.
 pub const MAX_MODULES: usize = 1024;
 /// Where the modules are in the file.
@@ -86,6 +88,22 @@ pub struct Control {
 
     /// Exact mode.
     pub exact: Exact,
+    /// What becomes of events.
+    pub events: Events,
+}
+
+/// How events go to the agent; see [`crate::events`]. Written by the agent before the process joins.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Events {
+    /// Not zero: copies note events.
+    pub is_on: AtomicU32,
+    /// Bytes of the compressor's expression; 0: events go as they are.
+    pub expression_len: AtomicU32,
+    /// Seed of the compressor.
+    pub seed: AtomicU64,
+    /// The expression, in words.
+    pub expression: [AtomicU64; MAX_EXPRESSION / 8],
 }
 
 /// What exact mode needs; see [`crate::exact`].
@@ -198,7 +216,8 @@ pub const PERF_CODE: i32 = 1;
 /// `si_value` of the runtime's timers.
 pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
-const _: () = assert!(size_of::<Control>() == 120 + size_of::<Exact>());
+const _: () = assert!(size_of::<Control>() == 120 + size_of::<Exact>() + size_of::<Events>());
+const _: () = assert!(size_of::<Events>() == 16 + MAX_EXPRESSION);
 const _: () = assert!(size_of::<Exact>() == 16 + 8 * (NativeReason::COUNT + 3));
 const _: () = assert!(size_of::<ModuleSlot>() == 64);
 const _: () = assert!(FILE_BYTES.is_multiple_of(crate::PAGE));

@@ -10,6 +10,7 @@
 //! | [`control`] | settings and counters of one process, its list of modules | both | both |
 //! | [`thread`] | what `gs:` points to while a thread is in a copy; its sample stream | copies, runtime | agent |
 //! | [`sample`] | what a tick leaves behind: registers, stack, block records | copies, runtime | agent |
+//! | [`events`] | values that instructions loaded, and the ring that they cross in | copies, runtime | agent |
 //! | [`recovery`] | how to get from any address in a copy back to the original | agent | runtime |
 //!
 //! All values are little-endian and naturally aligned. Fields that one side writes while the other reads are atomics. Every layout has
@@ -20,6 +21,7 @@
 
 pub mod clusters;
 pub mod control;
+pub mod events;
 pub mod exact;
 pub mod hello;
 pub mod recovery;
@@ -27,7 +29,7 @@ pub mod sample;
 pub mod thread;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Size of a page; all mappings are multiples of it.
 pub const PAGE: u64 = 4096;

@@ -111,6 +111,8 @@ pub enum EndReason {
     Died = 10,
     /// In exact mode: a calling context that has no entry yet.
     NewContext = 11,
+    /// The buffer of events is full; only in copies that are never left, which go on when it has been emptied.
+    EventsFull = 12,
 }
 
 impl Outcome {
@@ -134,7 +136,7 @@ impl Outcome {
 
 impl EndReason {
     /// All reasons.
-    pub const ALL: [EndReason; 12] = [
+    pub const ALL: [EndReason; 13] = [
         EndReason::None,
         EndReason::Full,
         EndReason::BufferFull,
@@ -147,6 +149,7 @@ impl EndReason {
         EndReason::Told,
         EndReason::Died,
         EndReason::NewContext,
+        EndReason::EventsFull,
     ];
 
     /// The reason with this number.

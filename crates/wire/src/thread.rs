@@ -171,6 +171,21 @@ pub struct ThreadHeader {
     pub lost_paths: AtomicU64,
     /// Used entries of the table of contexts.
     pub n_context_entries: AtomicU64,
+
+    /// Where the next event goes, in words from the end of the buffer, so negative; see [`crate::events`].
+    pub next_event: AtomicU64,
+    /// Events taken from the buffer so far.
+    pub events_taken: AtomicU64,
+    /// Messages written to the ring so far.
+    pub messages_sent: AtomicU64,
+    /// Messages that the agent has read; written by it.
+    pub messages_read: AtomicU64,
+    /// Times that a full ring had to be waited for.
+    pub ring_waits: AtomicU64,
+    /// Messages that found the ring full for too long.
+    pub messages_lost: AtomicU64,
+    /// Bytes of the compressor's memory that are in use; 0: there is no compressor yet.
+    pub compressor_bytes: AtomicU64,
 }
 
 /// Offsets in [`ThreadHeader`], for generated code.
@@ -224,6 +239,8 @@ pub mod offset {
     pub const N_PATH_ENTRIES: u32 = offset_of!(ThreadHeader, n_path_entries) as u32;
     /// Of `lost_paths`.
     pub const LOST_PATHS: u32 = offset_of!(ThreadHeader, lost_paths) as u32;
+    /// Of `next_event`.
+    pub const NEXT_EVENT: u32 = offset_of!(ThreadHeader, next_event) as u32;
     /// Of `gate`.
     pub const GATE: u32 = offset_of!(ThreadHeader, gate) as u32;
     /// Of `system_call_number`.

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use emit::{ModuleCopy, Options, Position, Probe};
+use emit::{Events, ModuleCopy, Options, Position, Probe};
 use flow::FunctionFlow;
 use iced_x86::{Decoder, DecoderOptions, Formatter as _, IntelFormatter};
 use wire::clusters::{LIBRARIES, PROGRAM};
@@ -20,7 +20,12 @@ const DISTANCE: u64 = 1 << 30;
 
 pub fn print(module: &Module<'_>, only: Option<&FunctionFlow>, threads: Threads, out: &mut impl Write) -> Result<()> {
     let cluster = if module.image.entry().is_some() { PROGRAM } else { LIBRARIES };
-    let copy = emit::translate(&module.image, &module.flow, Options { cluster, probe: Probe::Trace }, &threads);
+    let copy = emit::translate(
+        &module.image,
+        &module.flow,
+        Options { cluster, probe: Probe::Trace, events: Events::default() },
+        &threads,
+    );
     let base = emit::image_base(&module.image).0;
     let position = Position { module_base: base, copy: base + DISTANCE, cluster_lo: base, first_cell: 0, first_key: 1 };
     let code = copy.place(&position)?;

@@ -7,6 +7,7 @@
 mod budget;
 mod code;
 mod digest;
+mod events;
 mod exact;
 mod layout;
 mod live;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use attach::{Exit, Injection, Launch, Launchability, Listener, Settings, Target};
+use attach::{EventSettings, Exit, Injection, Launch, Launchability, Listener, Settings, Target};
 use image::NameKind;
 use store::Recording;
 use wire::control::TickSource;
@@ -53,6 +54,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time that strobe stays after the program has ended.
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
+/// A ring of values that nobody reads makes the program wait.
+const EVENTS_NAP: Duration = Duration::from_micros(200);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
 /// Runs the program; the exit code is the program's own.
@@ -84,6 +87,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         seed: props.seed,
         tick_source: source,
         is_exact: props.exact.is_some(),
+        events: props.values.as_ref().and_then(|expression| EventSettings::new(expression, props.seed)),
     };
     let listener = Listener::bind()?;
     let injection = launchability.is_profilable().then(|| -> Result<Injection> {
@@ -158,7 +162,13 @@ fn attend(
         }
         // In exact mode the program waits for answers.
         let has_samples = session.step() || props.exact.is_some();
-        nap = if has_samples { SHORTEST_NAP.max(nap / 2) } else { (nap * 2).min(LONGEST_NAP) };
+        nap = if props.values.is_some() {
+            EVENTS_NAP
+        } else if has_samples {
+            SHORTEST_NAP.max(nap / 2)
+        } else {
+            (nap * 2).min(LONGEST_NAP)
+        };
         if let Some(live) = &mut live {
             live.attend(session.take_latest());
         }

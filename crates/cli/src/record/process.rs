@@ -15,6 +15,7 @@ use wire::sample::{EndReason, Outcome, RIP};
 
 use crate::props::RecordProps;
 use crate::record::digest::Digest;
+use crate::record::events::Messages;
 use crate::record::layout::Layout;
 use crate::record::tally::{Tally, end_reason_name};
 use crate::record::trace_check::{self, Burst, CheckedModule, Findings};
@@ -49,6 +50,8 @@ pub struct Watched {
     pub retired: Vec<Module>,
     /// In exact mode: the request that is being worked on.
     pub answering: Option<u32>,
+    /// What loads loaded.
+    pub events: Messages,
 }
 
 /// A module of the process.
@@ -111,6 +114,7 @@ impl Watched {
             blind_threads: HashSet::new(),
             answering: None,
             retired: Vec::new(),
+            events: Messages::default(),
         }
     }
 
@@ -144,6 +148,13 @@ impl Watched {
         }
         // A process that is gone has nothing to forget.
         let _ = self.process.clear_cells(&mut |number| targets.contains(&number));
+    }
+
+    /// Module and address in its file of a block or instruction, by its record.
+    pub fn place_of_record(&self, record: u32) -> Option<(ModuleId, u64)> {
+        let address = self.layout.record_address(record);
+        let module = self.modules.iter().chain(&self.retired).find(|module| module.contains(address))?;
+        Some((module.id, address.wrapping_sub(module.mapped.bias)))
     }
 
     /// Whether there is a module at this address whose translation is not known.

@@ -134,9 +134,10 @@ impl<'a> Session<'a> {
             (None, crate::props::Probe::Trace) => emit::Probe::Trace,
             (None, crate::props::Probe::None | crate::props::Probe::Off) => emit::Probe::None,
         };
+        let events = emit::Events { loads: props.values.is_some() };
         let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
         let translator =
-            Arc::new(Translator::new(props.use_cache, probe, props.verify || props.exact.is_some(), n_threads));
+            Arc::new(Translator::new(props.use_cache, probe, events, props.verify || props.exact.is_some(), n_threads));
         let (send_done, done) = channel();
         let work = Work::start(Arc::clone(&translator), send_done);
         let (send_joined, joined) = channel();

@@ -167,6 +167,7 @@ pub fn end_reason_name(reason: EndReason) -> &'static str {
         EndReason::Told => "told to leave",
         EndReason::NewContext => "new calling context",
         EndReason::Died => "died in it",
+        EndReason::EventsFull => "buffer of events full",
     }
 }
 

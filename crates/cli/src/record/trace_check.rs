@@ -301,7 +301,9 @@ fn ends(
         EndReason::None | EndReason::Signal | EndReason::Told | EndReason::Died | EndReason::NewContext => {
             Verdict::Joined("end by force")
         }
-        EndReason::SystemCall | EndReason::Instruction | EndReason::Unloading => inside(burst.end_pc),
+        EndReason::SystemCall | EndReason::Instruction | EndReason::Unloading | EndReason::EventsFull => {
+            inside(burst.end_pc)
+        }
         EndReason::NoCopy | EndReason::Outside | EndReason::BufferFull => {
             if matches!(inside(burst.end_pc), Verdict::Joined(_)) {
                 return Verdict::Joined("end inside the block");

@@ -73,6 +73,7 @@ pub struct FileKey {
 pub struct Translator {
     cache: Option<PathBuf>,
     probe: emit::Probe,
+    events: emit::Events,
     keeps_flow: bool,
     n_threads: NonZeroUsize,
     known: Mutex<HashMap<FileKey, Arc<Mutex<Option<Known>>>>>,
@@ -81,9 +82,15 @@ pub struct Translator {
 type Known = Result<Arc<Translation>, String>;
 
 impl Translator {
-    pub fn new(use_cache: bool, probe: emit::Probe, keeps_flow: bool, n_threads: NonZeroUsize) -> Translator {
+    pub fn new(
+        use_cache: bool,
+        probe: emit::Probe,
+        events: emit::Events,
+        keeps_flow: bool,
+        n_threads: NonZeroUsize,
+    ) -> Translator {
         let cache = use_cache.then(cache_folder).flatten();
-        Translator { cache, probe, keeps_flow, n_threads, known: Mutex::default() }
+        Translator { cache, probe, events, keeps_flow, n_threads, known: Mutex::default() }
     }
 
     /// The translation of a mapped file. Threads that ask for the same file wait for the first.
@@ -112,7 +119,7 @@ impl Translator {
         let image = Image::parse(&bytes)?;
         let threads = Threads(self.n_threads);
         let flow = flow::analyze(&image, &threads);
-        let options = emit::Options { cluster: key.cluster, probe: self.probe };
+        let options = emit::Options { cluster: key.cluster, probe: self.probe, events: self.events };
         let copy = emit::translate(&image, &flow, options, &threads);
         let time = started.elapsed();
         if let Some(path) = cached_at {
@@ -165,7 +172,7 @@ impl Translator {
             None => (&key.path, source.modified).hash(&mut hasher),
         }
         // The same build-id with another size is another file, whatever it claims.
-        (source.len, key.cluster, self.probe, own_identity()).hash(&mut hasher);
+        (source.len, key.cluster, self.probe, self.events, own_identity()).hash(&mut hasher);
         let name = key.path.file_name().unwrap_or_default().to_string_lossy();
         format!("{name}-{:016x}.copy", hasher.finish())
     }

@@ -19,6 +19,8 @@ const MAX_INDENT: usize = 40;
 pub struct ContextsView {
     /// Whether the children of a node are its callers.
     pub inverted: bool,
+    /// Whether there are calls but no times.
+    pub is_timeless: bool,
     /// Smallest share of CPU time that is shown.
     pub min_share: f64,
     /// Nodes before the end was cut off.
@@ -38,7 +40,9 @@ pub struct NodeLine {
     pub self_ns: Figure,
     pub kernel_ns: Figure,
     pub total_ns: Figure,
-    /// `total_ns` as a share of CPU time.
+    /// Calls of it and below it; unknown in an inverted tree.
+    pub total_calls: Option<Figure>,
+    /// `total_ns` as a share of CPU time, or `total_calls` as one of calls, if times are not known.
     pub share: Figure,
     /// Children that are too small to be shown.
     pub n_pruned: u32,
@@ -63,6 +67,7 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
     nodes.truncate(part.n);
     let recursions = recursions(&subject.profile);
     subject.resolve(nodes.iter().map(|node| node.function), []);
+    let is_timeless = query::is_timeless(&subject.profile);
     let cpu_ns = query::totals(&subject.profile).cpu_ns;
     let line = |node: &ContextNode| NodeLine {
         function: subject.label(node.function),
@@ -72,11 +77,18 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
         self_ns: node.self_ns.into(),
         kernel_ns: node.kernel_ns.into(),
         total_ns: node.total_ns.into(),
-        share: query::share(node.total_ns, cpu_ns).into(),
+        total_calls: Some(node.total_calls.into()),
+        share: if is_timeless { node.share } else { query::share(node.total_ns, cpu_ns) }.into(),
         n_pruned: node.n_pruned,
         pruned_ns: node.pruned_ns.into(),
     };
-    ContextsView { inverted: false, min_share: part.min_share, n_nodes, nodes: nodes.iter().map(line).collect() }
+    ContextsView {
+        inverted: false,
+        is_timeless,
+        min_share: part.min_share,
+        n_nodes,
+        nodes: nodes.iter().map(line).collect(),
+    }
 }
 
 /// The tree query takes shares of the profile it is given; ours are of the whole one. What leads nowhere is not shown at all.
@@ -95,6 +107,7 @@ fn leading_to(profile: &Profile, callee: FunctionId) -> Profile {
         is_below.push(below);
         if !below {
             (row.self_ns, row.kernel_ns) = (Estimate::default(), Estimate::default());
+            row.entries = Estimate::default();
         }
     }
     // The query takes user time from functions.
@@ -138,13 +151,19 @@ impl View for ContextsView {
         } else {
             String::new()
         };
-        writeln!(out, "{TITLE}{what}{TITLE:#} (from {least} of CPU time{cut})")?;
+        let of = if self.is_timeless { "calls" } else { "CPU time" };
+        writeln!(out, "{TITLE}{what}{TITLE:#} (from {least} of {of}{cut})")?;
         let mut table = match self.inverted {
             true => Table::new(&["TOTAL", "TIME", "FUNCTION, BELOW IT ITS CALLERS"]),
+            false if self.is_timeless => Table::new(&["TOTAL", "CALLS BELOW", "ENTRIES", "CONTEXT"]),
             false => Table::new(&["TOTAL", "SELF", "KERNEL", "ENTRIES", "CONTEXT"]),
         };
         for node in &self.nodes {
-            let figures = if self.inverted { node.inverted_figures() } else { node.figures() };
+            let figures = match (self.inverted, self.is_timeless) {
+                (true, _) => node.inverted_figures(),
+                (false, true) => node.figures_of_calls(),
+                (false, false) => node.figures(),
+            };
             table.row(heat(node.share.value), figures.into_iter().chain([node.name()]));
         }
         table.print(out)
@@ -157,6 +176,11 @@ impl NodeLine {
         vec![self.share.percent(), self.self_ns.time(), self.kernel_ns.time(), entries]
     }
 
+    fn figures_of_calls(&self) -> Vec<String> {
+        let count = |figure: Option<Figure>| figure.map_or_else(|| "-".to_owned(), Figure::count);
+        vec![self.share.percent(), count(self.total_calls), count(self.entries)]
+    }
+
     fn inverted_figures(&self) -> Vec<String> {
         vec![self.share.percent(), self.total_ns.time()]
     }
@@ -164,7 +188,10 @@ impl NodeLine {
     fn name(&self) -> String {
         let indent = (self.depth as usize).min(MAX_INDENT);
         let again = self.recursive_calls.map(|calls| format!(", {} calls back from below", calls.count()));
-        let pruned = (0 < self.n_pruned).then(|| format!("  (+{} smaller, {})", self.n_pruned, self.pruned_ns.time()));
+        let pruned = (0 < self.n_pruned).then(|| match self.pruned_ns.value {
+            0.0 => format!("  (+{} smaller)", self.n_pruned),
+            _ => format!("  (+{} smaller, {})", self.n_pruned, self.pruned_ns.time()),
+        });
         let (again, pruned) = (again.unwrap_or_default(), pruned.unwrap_or_default());
         format!("{:width$}{}{again}{pruned}", "", self.function.text(), width = 2 * indent)
     }

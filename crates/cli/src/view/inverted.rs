@@ -28,13 +28,20 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
             recursive_calls: None,
             self_ns: node.user_ns.into(),
             kernel_ns: node.kernel_ns.into(),
+            total_calls: None,
             total_ns: node.total_ns().into(),
             share: query::share(node.total_ns(), cpu_ns).into(),
             n_pruned: line.n_pruned,
             pruned_ns: Figure::from(line.pruned_ns),
         }
     };
-    ContextsView { inverted: true, min_share: part.min_share, n_nodes, nodes: lines.iter().map(word).collect() }
+    ContextsView {
+        inverted: true,
+        is_timeless: false,
+        min_share: part.min_share,
+        n_nodes,
+        nodes: lines.iter().map(word).collect(),
+    }
 }
 
 #[derive(Default)]

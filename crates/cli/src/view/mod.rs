@@ -24,6 +24,7 @@ mod paths_text;
 pub mod props;
 mod subject;
 mod table;
+mod values;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -101,6 +102,11 @@ pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
             let view = methods::view(subject, top(30));
             show(&view, subject, props, color)
         }
+        Query::Values { function } => {
+            let function = selected(subject, function.as_deref())?;
+            let view = values::view(subject, function, top(30));
+            show(&view, subject, props, color)
+        }
         Query::Branches { function, by } => {
             let function = selected(subject, function.as_deref())?;
             let view = branches::view(subject, function, *by, top(30));
@@ -116,7 +122,7 @@ fn open(props: &ViewProps) -> Result<Subject> {
         _ => Extent::Whole,
     };
     let profile = store::open_part(&props.profile, extent)?;
-    if profile.functions.is_empty() {
+    if profile.functions.is_empty() && profile.values.is_empty() {
         let path = props.profile.display();
         bail!("{path}: no ticks: the program used too little CPU time; try `strobe record --rate 1000`");
     }

@@ -47,6 +47,9 @@ pub enum Query {
         function: Option<String>,
         by: BranchOrder,
     },
+    Values {
+        function: Option<String>,
+    },
 }
 
 #[derive(Debug)]

@@ -13,12 +13,24 @@ const WARM_TICKS: u64 = 20;
 
 #[test]
 fn agent_killed() {
+    expect_survival(&["--rate", "2000"]);
+}
+
+/// Threads stay in the copies, and go on natively when they have waited in vain for one.
+#[test]
+fn agent_killed_in_exact_mode() {
+    expect_survival(&["--exact"]);
+}
+
+/// The program computes the same if strobe is killed.
+#[track_caller]
+fn expect_survival(options: &[&str]) {
     if is_replaced() {
         return;
     }
     let executable = Program::new("spin.c").build();
     let native = run_native(&executable);
-    let (mut running, target) = start_and_warm_up(&executable);
+    let (mut running, target) = start_and_warm_up(&executable, options);
     assert_ne!(target, running.id(), "the program runs beside strobe");
     send_signal("KILL", &running.id().to_string());
     let result = running.wait_for_file("result").unwrap_or_else(|hang| panic_about_hang("the orphan", &hang));
@@ -32,7 +44,7 @@ fn target_killed() {
         return;
     }
     let executable = Program::new("spin.c").build();
-    let (running, target) = start_and_warm_up(&executable);
+    let (running, target) = start_and_warm_up(&executable, &["--rate", "2000"]);
     send_signal("KILL", &target.to_string());
     let outcome = finish("strobe without its target", running);
     assert_eq!(outcome.ended, Ended::by_signal(9), "{}", outcome.stderr);
@@ -46,7 +58,7 @@ fn interrupted_from_the_terminal() {
         return;
     }
     let executable = Program::new("spin.c").build();
-    let (running, target) = start_and_warm_up(&executable);
+    let (running, target) = start_and_warm_up(&executable, &["--rate", "2000"]);
     send_signal("INT", &format!("-{}", running.id()));
     let outcome = finish("strobe after Ctrl-C", running);
     assert_eq!(outcome.ended, Ended::by_signal(2), "{}", outcome.stderr);
@@ -59,7 +71,7 @@ fn terminated() {
         return;
     }
     let executable = Program::new("spin.c").build();
-    let (running, _) = start_and_warm_up(&executable);
+    let (running, _) = start_and_warm_up(&executable, &["--rate", "2000"]);
     send_signal("TERM", &running.id().to_string());
     finish("strobe after SIGTERM", running);
 }
@@ -140,8 +152,8 @@ fn expect_refusal(what: &str, outcome: &Outcome) {
 
 /// The recorder and the id of the program under it, which has run for some time.
 #[track_caller]
-fn start_and_warm_up(executable: &Executable) -> (Running, u32) {
-    let mut running = start_recorded(executable, &["--rate", "2000"]);
+fn start_and_warm_up(executable: &Executable, options: &[&str]) -> (Running, u32) {
+    let mut running = start_recorded(executable, options);
     let pid = running.wait_for_file("pid").unwrap_or_else(|hang| panic_about_hang("the start", &hang));
     let target: u32 = pid.trim().parse().expect("a process id");
     let is_warm = |_: &mut Running| cpu_ticks(target).is_none_or(|ticks| ticks >= WARM_TICKS);

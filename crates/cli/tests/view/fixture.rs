@@ -79,6 +79,8 @@ fn about_ms(milliseconds: u64) -> Estimate {
 /// A program whose file is nowhere.
 pub fn program() -> Profile {
     Profile {
+        mix_error: 0.0,
+        values: Vec::new(),
         facts: facts(),
         modules: vec![Module { path: "/no/such/program".to_owned(), build_id: "aabb".to_owned() }],
         functions: vec![

@@ -72,6 +72,7 @@ impl Walker<'_, '_> {
         let mut twins = Twins::new(self.index, leader.stretch, leader.lengths);
         let mut insn = Instruction::default();
         let mut end = leader.body;
+        let needs = self.needs_behind_each(function, id);
         for number in 1..=block.n_insns {
             decoder.decode_out(&mut insn);
             let original = self.module.original(Svma(insn.ip()));
@@ -82,25 +83,43 @@ impl Walker<'_, '_> {
             } else {
                 // A replaced instruction is followed to the twin of the next one.
                 let next = if number == block.n_insns { None } else { twins.peek() };
-                end = self.instruction(id, site, next)?.unwrap_or(end);
+                let needs = needs.get(number as usize - 1).copied().unwrap_or(Needs::ALL);
+                end = self.instruction(id, site, next, needs)?.unwrap_or(end);
             }
         }
         if !block.transfer.ends_block() && end != LEFT {
             self.go_on(id, end, Way { target: block.range.end, kind: EdgeKind::FallThrough, alias: None })?;
         }
+        self.event = None;
         self.n_blocks += 1;
         self.n_insns += block.n_insns as usize;
         if twins.is_at_end() { Ok(()) } else { Err(Fault::StrayTwin) }
     }
 
-    /// Checks an instruction that goes on to the next one, whose twin is at `next` if it is in the same block. Returns where the copy goes on.
-    fn instruction(&mut self, id: BlockId, site: Site<'_>, next: Option<u32>) -> Result<Option<u32>, Fault> {
+    /// Checks an instruction that goes on to the next one, whose twin is at `next` if it is in the same block, with these needs behind it. Returns
+    /// where the copy goes on.
+    fn instruction(
+        &mut self,
+        id: BlockId,
+        site: Site<'_>,
+        next: Option<u32>,
+        needs: Needs,
+    ) -> Result<Option<u32>, Fault> {
         let Site { insn, original, copy } = site;
         self.check_recovery(copy, &State::clean(Point::At(original), Needs::ALL))?;
         let copied = body::decode(self.index, copy).ok_or(Fault::Instruction { at: copy })?;
         if body::is_same(self.module.base, insn, &copied) {
             self.visit(copy, insn.len());
             let end = copy + insn.len() as u32;
+            self.event = self.event_behind(site);
+            if let Some(next) = next.filter(|_| self.event.is_some()) {
+                let behind = self.module.original(Svma(insn.next_ip()));
+                let goal = Goal::Twin(next, behind);
+                let task = Task { pending: Pending::Nothing, goal, duty: Duty::NOTHING };
+                self.walk(end, State::clean(Point::At(behind), needs), &task)?.ok_or(Fault::Event { at: end })?;
+                self.event = None;
+                return Ok(Some(next));
+            }
             return if next.is_none_or(|next| next == end) { Ok(Some(end)) } else { Err(Fault::NoTwin) };
         }
         let behind = self.module.original(Svma(insn.next_ip()));

@@ -93,6 +93,11 @@ pub enum Fault {
         /// Where the jump is gone.
         at: u32,
     },
+    /// Something else is noted than the instruction has loaded, or nothing.
+    Event {
+        /// Where it would have to be noted.
+        at: u32,
+    },
     /// Code that nothing leads to, or padding and literals that are not what they should be.
     Unreached {
         /// Where it is.
@@ -128,6 +133,7 @@ impl fmt::Display for Fault {
             Fault::Counted { at } => write!(f, "copy+{at:#x}: something else is counted than must be"),
             Fault::Note { at } => write!(f, "copy+{at:#x}: the return table is not what it must be"),
             Fault::Row { at } => write!(f, "copy+{at:#x}: no row of numbers, or a wrong one"),
+            Fault::Event { at } => write!(f, "copy+{at:#x}: something else is noted than was loaded"),
             Fault::Unreached { at } => write!(f, "copy+{at:#x}: nothing leads here, and it is no padding"),
         }
     }

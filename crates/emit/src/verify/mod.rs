@@ -13,12 +13,15 @@
 //! * **Checks**: in every function the graph must have no cycle without a check, and entries must have one ([`cycles`]).
 //! * **Completeness**: every instruction has one twin, every byte of code is reached by one of the walks, is padding, or a literal.
 //!
+//! * **Events** ([`events`]): behind loads, and nowhere else, what was loaded is appended to the buffer.
+//!
 //! Copies that are never left need no checks; what they must do instead is in [`exact`].
 
 mod block;
 mod body;
 mod cycles;
 mod error;
+mod events;
 mod exact;
 mod index;
 mod recovery;
@@ -55,7 +58,7 @@ const SAMPLE: Position = Position {
 /// # Errors
 /// The first difference found, with the original address that it concerns.
 pub fn verify(image: &Image<'_>, flow: &ModuleFlow, copy: &ModuleCopy) -> Result<(), VerifyError> {
-    let options = crate::Options { cluster: copy.cluster, probe: copy.probe };
+    let options = crate::Options { cluster: copy.cluster, probe: copy.probe, events: copy.events };
     let module = Module::new(image, flow, options);
     if copy.code.is_empty() {
         return Ok(());

@@ -4,6 +4,7 @@ use flow::liveness::LiveSet;
 use wire::sample::EndReason;
 use wire::thread::offset;
 
+use super::events::Appended;
 use super::exact::{Known, Outcome, Progress};
 use crate::chunk::Original;
 
@@ -49,6 +50,11 @@ pub(super) enum Value {
     LeaveByte,
     PendingAddress,
     Pending,
+    /// Where the next event goes, and where the one after that goes.
+    EventPlace,
+    NextEventPlace,
+    /// What the program has in this register.
+    Moved(usize),
     /// What only copies have that are never left.
     Exact(Known),
 }
@@ -68,6 +74,8 @@ pub(super) enum Flags {
     Sign(usize),
     /// Checks left.
     Checks,
+    /// Zero: the buffer of events is full.
+    EventsLeft,
     /// What only copies compare that are never left.
     Exact(Outcome),
 }
@@ -190,6 +198,8 @@ pub(super) struct State {
     pub not_in: u8,
     /// `rcx` of the program, where a system call has just set it.
     pub rcx_is: Option<Original>,
+    /// What has been appended to the buffer of events.
+    pub event: Appended,
     /// What a copy has done that is never left.
     pub exact: Progress,
 }
@@ -213,6 +223,7 @@ impl State {
             n_checks: 0,
             not_in: 0,
             rcx_is: None,
+            event: Appended::default(),
             exact: Progress::default(),
         }
     }

@@ -8,10 +8,10 @@ use wire::recovery::saves;
 use wire::sample::EndReason;
 use wire::thread::{offset, thread_state};
 
-use super::exact;
 use super::index::{Index, offset_of, original_at};
 use super::state::{Flags, Point, R11, RAX, RCX, RDX, State, Value};
 use super::transfer::Pending;
+use super::{events, exact};
 
 /// Where control goes after an instruction of a probe.
 #[derive(Debug)]
@@ -30,6 +30,11 @@ pub(super) enum Step {
 
 /// Executes one instruction; `None` if it is not allowed.
 pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
+    if index.copy.events.loads
+        && let Some(step) = events::step(state, insn)
+    {
+        return Some(step);
+    }
     if index.copy.probe.stays()
         && let Some(step) = exact::step(index, state, pending, insn)
     {

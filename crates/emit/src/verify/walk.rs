@@ -45,6 +45,8 @@ pub(super) struct Walker<'a, 'data> {
     /// The row that the last jump through a table has left.
     pub row: Option<u32>,
     pub n_landings: usize,
+    /// What the present walk must append to the buffer of events: the value of a register, under a site.
+    pub event: Option<(usize, u32)>,
 }
 
 /// What a walk is about.
@@ -96,6 +98,7 @@ impl<'a, 'data> Walker<'a, 'data> {
             n_listed: 0,
             row: None,
             n_landings: 0,
+            event: None,
         }
     }
 
@@ -184,6 +187,7 @@ impl<'a, 'data> Walker<'a, 'data> {
                     return Err(Fault::Clobbered { at });
                 }
                 self.check_writes(at, &state, &task.duty)?;
+                self.check_event(at, &state)?;
                 landing = Some(here);
                 continue;
             }
@@ -215,7 +219,10 @@ impl<'a, 'data> Walker<'a, 'data> {
                     go(next, state);
                     go(target, *taken);
                 }
-                Step::Gone if self.stays() => self.check_gone(at, &state, task, before)?,
+                Step::Gone if self.stays() => {
+                    self.check_event(at, &state)?;
+                    self.check_gone(at, &state, task, before)?;
+                }
                 Step::Gone => check_departure(at, &state, &task.pending)?,
             }
         }
@@ -247,8 +254,12 @@ impl<'a, 'data> Walker<'a, 'data> {
         Ok(here.filter(|_| is_behind))
     }
 
-    /// The record of a block.
-    fn record(&self, block: Original) -> u32 {
+    fn check_event(&self, at: u32, state: &State) -> Result<(), Fault> {
+        if state.event.is(self.event) { Ok(()) } else { Err(Fault::Event { at }) }
+    }
+
+    /// The record of a block, or the site of an instruction.
+    pub fn record(&self, block: Original) -> u32 {
         let offset = SAMPLE.module_base - SAMPLE.cluster_lo + u64::from(block.0);
         (self.module.options.cluster as u32) << RECORD_ADDRESS_BITS | offset as u32
     }

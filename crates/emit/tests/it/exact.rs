@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
-use emit::{Cell, CellKind, Counting, ModuleCopy, Options, Probe};
+use emit::{Cell, CellKind, Counting, Events, ModuleCopy, Options, Probe};
 use flow::paths::{EdgeOrder, PathId, PathPlan, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts};
 use flow::{ModuleFlow, Sequential};
 use image::{Image, Svma};
@@ -66,7 +66,12 @@ fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> Counted {
 
 fn translate(image: &Image<'_>, counting: Counting) -> (ModuleFlow, ModuleCopy) {
     let flow = flow::analyze(image, &Sequential);
-    let copy = emit::translate(image, &flow, Options { cluster: 0, probe: Probe::Exact(counting) }, &Sequential);
+    let copy = emit::translate(
+        image,
+        &flow,
+        Options { cluster: 0, probe: Probe::Exact(counting), events: Events::default() },
+        &Sequential,
+    );
     (flow, copy)
 }
 

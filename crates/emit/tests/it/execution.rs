@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use emit::{ModuleCopy, Options, Position, Probe};
+use emit::{Events, ModuleCopy, Options, Position, Probe};
 use flow::{ModuleFlow, Sequential, Transfer};
 use image::{Image, Svma};
 use wire::clusters::{LANDING, LEADER};
@@ -103,7 +103,7 @@ fn program(optimization: &str) -> Vec<u8> {
 
 fn translate(image: &Image<'_>, probe: Probe) -> (ModuleFlow, ModuleCopy) {
     let flow = flow::analyze(image, &Sequential);
-    let copy = emit::translate(image, &flow, Options { cluster: 0, probe }, &Sequential);
+    let copy = emit::translate(image, &flow, Options { cluster: 0, probe, events: Events::default() }, &Sequential);
     assert_eq!(emit::verify(image, &flow, &copy), Ok(()));
     (flow, copy)
 }

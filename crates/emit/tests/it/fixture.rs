@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use emit::{ModuleCopy, Options, Probe};
+use emit::{Events, ModuleCopy, Options, Probe};
 use flow::{ModuleFlow, Sequential};
 use image::Image;
 
@@ -28,15 +28,24 @@ pub fn parse(file: &[u8]) -> Image<'_> {
 }
 
 pub fn translate(image: &Image<'_>, probe: Probe) -> (ModuleFlow, ModuleCopy) {
+    translate_with(image, probe, Events::default())
+}
+
+pub fn translate_with(image: &Image<'_>, probe: Probe, events: Events) -> (ModuleFlow, ModuleCopy) {
     let flow = flow::analyze(image, &Sequential);
-    let copy = emit::translate(image, &flow, Options { cluster: 1, probe }, &Sequential);
+    let copy = emit::translate(image, &flow, Options { cluster: 1, probe, events }, &Sequential);
     (flow, copy)
 }
 
 /// Translates and verifies.
 #[track_caller]
 pub fn check(image: &Image<'_>, name: &str, probe: Probe) -> ModuleCopy {
-    let (flow, copy) = translate(image, probe);
+    check_with(image, name, probe, Events::default())
+}
+
+#[track_caller]
+pub fn check_with(image: &Image<'_>, name: &str, probe: Probe, events: Events) -> ModuleCopy {
+    let (flow, copy) = translate_with(image, probe, events);
     emit::verify(image, &flow, &copy).unwrap_or_else(|fault| panic!("{name}, {probe:?}: {fault}"));
     copy
 }

@@ -2,13 +2,13 @@
 //!
 //! Copies are changed in their stored form, whose arrays come one after the other behind a header of words (see `codec`).
 
-use emit::{Counting, ModuleCopy, Probe};
+use emit::{Counting, Events, ModuleCopy, Probe};
 use flow::ModuleFlow;
 use image::Image;
 use wire::recovery::{Run, kind, saves};
 use wire::sample::EndReason;
 
-use crate::fixture::{assemble, parse, translate};
+use crate::fixture::{assemble, parse, translate_with};
 use crate::golden::disassembly;
 use crate::shapes::{COUNTED, SHAPES};
 use crate::storing::reseal;
@@ -38,8 +38,9 @@ struct Layout {
     cell_uses_end: usize,
 }
 
+const NO_EVENTS: Events = Events { loads: false };
 const HEADER_WORDS: usize = 17;
-const COUNTERS: usize = 9 + EndReason::ALL.len();
+const COUNTERS: usize = 11 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
 const STRETCH_BYTES: usize = 16;
 const SKIPPED_BYTES: usize = 16;
@@ -68,9 +69,9 @@ impl Layout {
 }
 
 impl<'data> Subject<'data> {
-    fn new(file: &'data [u8], probe: Probe) -> Subject<'data> {
+    fn new(file: &'data [u8], probe: Probe, events: Events) -> Subject<'data> {
         let image = parse(file);
-        let (flow, copy) = translate(&image, probe);
+        let (flow, copy) = translate_with(&image, probe, events);
         assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
         let bytes = copy.to_bytes();
         let layout = Layout::of(&bytes);
@@ -95,9 +96,9 @@ impl<'data> Subject<'data> {
 }
 
 /// A change of a bit is allowed to go unnoticed only if the processor cannot tell, either: some bits of prefixes mean nothing.
-fn every_bit_of_code_matters(source: &str, probe: Probe) {
+pub fn every_bit_of_code_matters(source: &str, probe: Probe, events: Events) {
     let file = assemble(source);
-    let subject = Subject::new(&file, probe);
+    let subject = Subject::new(&file, probe, events);
     let good = disassembly(&subject.copy());
     for at in subject.layout.code..subject.layout.addresses {
         let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << (at * 5 % 8);
@@ -113,12 +114,12 @@ fn every_bit_of_code_matters(source: &str, probe: Probe) {
 
 #[test]
 fn every_bit_of_traced_code_matters() {
-    every_bit_of_code_matters(SHAPES, Probe::Trace);
+    every_bit_of_code_matters(SHAPES, Probe::Trace, NO_EVENTS);
 }
 
 #[test]
 fn every_bit_of_bare_code_matters() {
-    every_bit_of_code_matters(SHAPES, Probe::None);
+    every_bit_of_code_matters(SHAPES, Probe::None, NO_EVENTS);
 }
 
 /// Everything that copies which are never left have.
@@ -128,24 +129,24 @@ fn counted() -> String {
 
 #[test]
 fn every_bit_of_code_that_counts_blocks_matters() {
-    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::Blocks));
+    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::Blocks), NO_EVENTS);
 }
 
 #[test]
 fn every_bit_of_code_that_counts_paths_matters() {
-    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::Paths));
+    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::Paths), NO_EVENTS);
 }
 
 #[test]
 fn every_bit_of_code_that_keeps_contexts_matters() {
-    every_bit_of_code_matters(COUNTED, Probe::Exact(Counting::ContextPaths));
+    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::ContextPaths), NO_EVENTS);
 }
 
 #[test]
 fn every_cell_matters() {
     let file = assemble(&counted());
     for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
-        let subject = Subject::new(&file, Probe::Exact(counting));
+        let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let Layout { addresses, runs, cells, cell_uses, cell_uses_end, .. } = subject.layout;
         assert!(cells < cell_uses && cell_uses < cell_uses_end, "{counting:?}");
         for at in (addresses..runs).chain(cells..cell_uses).step_by(4) {
@@ -162,7 +163,7 @@ fn every_cell_matters() {
 fn every_landing_matters() {
     let file = assemble(&counted());
     for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
-        let subject = Subject::new(&file, Probe::Exact(counting));
+        let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let start = subject.layout.cell_uses_end;
         let landings = (start..start + subject.copy().landings().count() * LANDING_BYTES).step_by(4);
         assert!(landings.len() > 2, "{counting:?}");
@@ -174,8 +175,11 @@ fn every_landing_matters() {
 
 #[test]
 fn every_fix_up_matters() {
-    let file = assemble(SHAPES);
-    let subject = Subject::new(&file, Probe::Trace);
+    every_fix_up_of_a_copy_matters(&assemble(SHAPES), Probe::Trace, NO_EVENTS);
+}
+
+pub fn every_fix_up_of_a_copy_matters(file: &[u8], probe: Probe, events: Events) {
+    let subject = Subject::new(file, probe, events);
     for at in (subject.layout.addresses..subject.layout.runs).step_by(4) {
         assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "fix-up at {at:#x}");
     }
@@ -184,14 +188,14 @@ fn every_fix_up_matters() {
 
 #[test]
 fn every_run_matters() {
-    every_run_of_a_copy_matters(&assemble(SHAPES), Probe::Trace);
-    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks));
-    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths));
-    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextPaths));
+    every_run_of_a_copy_matters(&assemble(SHAPES), Probe::Trace, NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks), NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths), NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextPaths), NO_EVENTS);
 }
 
-fn every_run_of_a_copy_matters(file: &[u8], probe: Probe) {
-    let subject = Subject::new(file, probe);
+pub fn every_run_of_a_copy_matters(file: &[u8], probe: Probe, events: Events) {
+    let subject = Subject::new(file, probe, events);
     for (index, run) in subject.copy().runs().iter().enumerate() {
         let at = subject.layout.runs + index * RUN_BYTES;
         let Run { copy, original, kind, .. } = *run;
@@ -225,7 +229,7 @@ fn every_twin_matters() {
 }
 
 fn every_twin_of_a_copy_matters(file: &[u8], probe: Probe) {
-    let subject = Subject::new(file, probe);
+    let subject = Subject::new(file, probe, NO_EVENTS);
     let Layout { stretches, lengths, end, .. } = subject.layout;
     for at in (stretches..lengths).step_by(STRETCH_BYTES) {
         let is_leader = subject.bytes[at + 15] & 0x80 != 0;

@@ -1,6 +1,6 @@
 //! Copies at addresses.
 
-use emit::{Error, Position, Probe};
+use emit::{Error, Events, Position, Probe};
 
 use crate::fixture::{assemble, parse, translate};
 use crate::shapes::SHAPES;
@@ -44,7 +44,7 @@ fn copies_do_not_depend_on_the_executor() {
     let file = std::fs::read("/usr/bin/gzip").expect("gzip is installed");
     let image = parse(&file);
     let (flow, copy) = translate(&image, Probe::Trace);
-    let options = emit::Options { cluster: 1, probe: Probe::Trace };
+    let options = emit::Options { cluster: 1, probe: Probe::Trace, events: Events::default() };
     assert!(emit::translate(&image, &flow, options, &Backwards) == copy);
 }
 

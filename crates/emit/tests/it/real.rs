@@ -2,14 +2,18 @@
 
 use std::process::Command;
 
-use emit::{Counting, Options, Probe};
+use emit::{Counting, Events, Options, Probe};
 use flow::Sequential;
 use image::Image;
 
 const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
-const EXACT: [Probe; 5] =
-    [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths]
-        .map(Probe::Exact);
+const EXACT: [Probe; 5] = [
+    Probe::Exact(Counting::Nothing),
+    Probe::Exact(Counting::Blocks),
+    Probe::Exact(Counting::Paths),
+    Probe::Exact(Counting::Contexts),
+    Probe::Exact(Counting::ContextPaths),
+];
 
 #[track_caller]
 fn verify(path: &str, min_functions: u64) {
@@ -21,8 +25,9 @@ fn verify_with(path: &str, min_functions: u64, probes: &[Probe]) {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let image = Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
     let flow = flow::analyze(&image, &Sequential);
-    for &probe in probes {
-        let copy = emit::translate(&image, &flow, Options { cluster: 1, probe }, &Sequential);
+    let noting = probes.iter().filter(|probe| probe.stays()).map(|&probe| (probe, Events { loads: true })).take(1);
+    for (probe, events) in probes.iter().map(|&probe| (probe, Events::default())).chain(noting) {
+        let copy = emit::translate(&image, &flow, Options { cluster: 1, probe, events }, &Sequential);
         emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{path}, {probe:?}: {fault}"));
         let statistics = copy.statistics();
         assert!(statistics.functions >= min_functions, "{path}: {statistics:?}");

@@ -1,6 +1,6 @@
 //! One function for each shape of code that copies treat in a way of its own.
 
-use emit::{CellKind, Counting, Options, Probe, SkipReason};
+use emit::{CellKind, Counting, Events, Options, Probe, SkipReason};
 use flow::Sequential;
 use wire::clusters::N_CLUSTERS;
 use wire::sample::EndReason;
@@ -52,7 +52,8 @@ fn copies_verify_in_every_cluster() {
     for cluster in 0..N_CLUSTERS {
         let exact = [Counting::Blocks, Counting::Paths, Counting::ContextPaths].map(Probe::Exact);
         for probe in exact.into_iter().chain([Probe::Trace]) {
-            let copy = emit::translate(&image, &flow, Options { cluster, probe }, &Sequential);
+            let options = Options { cluster, probe, events: Events::default() };
+            let copy = emit::translate(&image, &flow, options, &Sequential);
             assert_eq!(emit::verify(&image, &flow, &copy), Ok(()), "{probe:?} in cluster {cluster}");
         }
     }

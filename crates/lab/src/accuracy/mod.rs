@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use profile::Profile;
-use profile::accuracy::{compare, honesty};
+use profile::accuracy::{Of, compare, honesty};
 use profile::model::{BlockEnd, Call};
+use profile::query::scale_factor;
 
 use crate::claims::machine;
 use crate::corpus::{Data, Size, Workload};
@@ -25,7 +26,7 @@ use crate::table::Table;
 pub use observation::{Figures, Intervals, Observation, mean};
 pub use settings::{Policy, Setting, cross};
 
-/// Events expected in fewer bursts are no test of error bars.
+/// Estimates that rest on fewer bursts are no test of error bars.
 const MIN_BURSTS: f64 = 10.0;
 
 /// Recordings until one finds everything translated: a program may end before strobe has translated it.
@@ -106,7 +107,9 @@ impl Bench {
             native_percent,
             estimated: Figures::of(&compare(truth, &merged), has_contexts),
             raw: Figures::of(&compare(truth, &raw(&merged)), has_contexts),
-            intervals: Intervals::of(&honesty(&whole, &merged, n_bursts, MIN_BURSTS)),
+            intervals: Intervals::of(&honesty(&whole, &merged, Of::Shares, MIN_BURSTS)),
+            count_intervals: Intervals::of(&honesty(&whole, &merged, Of::Counts, MIN_BURSTS)),
+            scale_factor: scale_factor(&merged),
             total_ratio: total_blocks(&merged) / total_blocks(&whole).max(1.0),
             load: machine::load().parse().ok(),
         })

@@ -30,8 +30,12 @@ pub struct Observation {
     pub estimated: Figures,
     /// Accuracy of what bursts saw, unweighted.
     pub raw: Figures,
-    /// Honesty of error bars.
+    /// Honesty of the error bars of shares.
     pub intervals: Intervals,
+    /// Honesty of those of counts, which include a common factor.
+    pub count_intervals: Intervals,
+    /// The factor within which counts are said to be right.
+    pub scale_factor: f64,
     /// Estimated number of all blocks over the true one.
     pub total_ratio: f64,
     /// Load of the machine when it was recorded: processes that wanted to run, in the minute before.
@@ -97,6 +101,23 @@ impl Intervals {
         }
     }
 
+    fn plus(self, other: &Intervals) -> Intervals {
+        let sum = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
+        Intervals {
+            blocks: sum(self.blocks, other.blocks),
+            edges: sum(self.edges, other.edges),
+            paths: sum(self.paths, other.paths),
+            calls: sum(self.calls, other.calls),
+        }
+    }
+
+    /// Share of all that contain the truth; nothing if none was judged.
+    #[must_use]
+    pub fn covered(&self) -> Option<f64> {
+        let (n_judged, n_covered) = self.total();
+        (n_judged > 0).then(|| n_covered as f64 / n_judged as f64)
+    }
+
     /// All kinds: judged and covered.
     #[must_use]
     pub fn total(&self) -> (u64, u64) {
@@ -107,7 +128,7 @@ impl Intervals {
 
 impl Observation {
     /// Headings of [`Observation::cells`].
-    pub const HEADING: [&'static str; 19] = [
+    pub const HEADING: [&'static str; 21] = [
         "program",
         "setting",
         "CPU s",
@@ -123,9 +144,11 @@ impl Observation {
         "calls",
         "blocks",
         "contexts",
-        "in 95 % int.",
+        "shares in 95 %",
+        "counts in 95 %",
         "judged",
         "total/true",
+        "within",
         "load",
     ];
 
@@ -133,8 +156,8 @@ impl Observation {
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
         let percent = |share: f64| format!("{:.2}", 100.0 * share);
-        let (n_judged, n_covered) = self.intervals.total();
-        let covered = if n_judged == 0 { "-".to_owned() } else { percent(n_covered as f64 / n_judged as f64) };
+        let n_judged = self.intervals.total().0;
+        let covered = |intervals: &Intervals| intervals.covered().map_or_else(|| "-".to_owned(), percent);
         vec![
             self.program.clone(),
             self.setting.clone(),
@@ -151,9 +174,11 @@ impl Observation {
             percent(self.estimated.calls),
             percent(self.estimated.blocks),
             self.estimated.contexts.map_or_else(|| "not yet".to_owned(), percent),
-            covered,
+            covered(&self.intervals),
+            covered(&self.count_intervals),
             n_judged.to_string(),
             format!("{:.3}", self.total_ratio),
+            format!("{:.2}", self.scale_factor),
             self.load.map_or_else(|| "-".to_owned(), |load| format!("{load:.1}")),
         ]
     }
@@ -178,8 +203,8 @@ pub fn mean(rows: &[&Observation]) -> Observation {
             .sum::<Option<f64>>()
             .map(|sum| sum / rows.len().max(1) as f64),
     };
-    let pooled = |choose: fn(&Intervals) -> (u64, u64)| {
-        rows.iter().map(|row| choose(&row.intervals)).fold((0, 0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1))
+    let pooled = |choose: fn(&Observation) -> &Intervals| {
+        rows.iter().map(|row| choose(row)).fold(Intervals::default(), |sum, intervals| sum.plus(intervals))
     };
     Observation {
         program: format!("mean of {}", rows.len()),
@@ -194,12 +219,9 @@ pub fn mean(rows: &[&Observation]) -> Observation {
         native_percent: average(&|row| row.native_percent),
         estimated: figures(|row| &row.estimated),
         raw: figures(|row| &row.raw),
-        intervals: Intervals {
-            blocks: pooled(|intervals| intervals.blocks),
-            edges: pooled(|intervals| intervals.edges),
-            paths: pooled(|intervals| intervals.paths),
-            calls: pooled(|intervals| intervals.calls),
-        },
+        intervals: pooled(|row| &row.intervals),
+        count_intervals: pooled(|row| &row.count_intervals),
+        scale_factor: average(&|row| row.scale_factor),
         total_ratio: average(&|row| row.total_ratio),
         load: rows.iter().map(|row| row.load).sum::<Option<f64>>().map(|sum| sum / rows.len().max(1) as f64),
     }
@@ -224,6 +246,8 @@ mod tests {
             estimated: Figures { wall, contexts, ..Figures::default() },
             raw: Figures::default(),
             intervals: Intervals { edges: intervals, ..Intervals::default() },
+            count_intervals: Intervals::default(),
+            scale_factor: 2.0,
             total_ratio: 1.0,
             load: None,
         }

@@ -33,9 +33,8 @@ pub const CLAIMS: [Claim; 3] = [
 
 fn honest_intervals(bench: &Workbench) -> anyhow::Result<Finding> {
     let rows = bench.observations(&bench.programs()?, &Setting::default_budget())?;
-    let pooled = mean_observation(&rows.iter().collect::<Vec<_>>()).intervals;
-    let (n_judged, n_covered) = pooled.total();
-    let share = |(judged, covered): (u64, u64)| 100.0 * covered as f64 / judged.max(1) as f64;
+    let pooled = mean_observation(&rows.iter().collect::<Vec<_>>());
+    let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", 100.0 * share));
     let mut table = Table::new(&[
         "program",
         "bursts",
@@ -43,44 +42,47 @@ fn honest_intervals(bench: &Workbench) -> anyhow::Result<Finding> {
         "edges %",
         "paths %",
         "calls %",
-        "all %",
+        "all shares %",
+        "counts %",
         "judged",
-        "burst / native",
         "total/true",
+        "said to be within",
     ]);
-    let mut shares = Vec::new();
     for row in &rows {
         let Intervals { blocks, edges, paths, calls } = row.intervals;
-        let cell = |pair: (u64, u64)| if pair.0 == 0 { "-".to_owned() } else { format!("{:.1}", share(pair)) };
-        let total = row.intervals.total();
-        shares.push(share(total));
-        let figures = [blocks, edges, paths, calls, total].map(cell);
+        let share = |(judged, covered): (u64, u64)| (judged > 0).then(|| covered as f64 / judged as f64);
         let first = [row.program.clone(), format!("{:.0}", row.n_bursts)];
-        let slowdown = (row.accounted_percent - row.ticks_percent) / row.native_percent.max(f64::MIN_POSITIVE);
-        let slowdown = if row.native_percent > 0.0 { format!("{slowdown:.1}") } else { "-".to_owned() };
-        let last = [total.0.to_string(), slowdown, format!("{:.3}", row.total_ratio)];
-        table.row(first.into_iter().chain(figures).chain(last));
+        let of_kinds = [blocks, edges, paths, calls].map(|pair| percent(share(pair)));
+        let of_all = [&row.intervals, &row.count_intervals].map(|intervals| percent(intervals.covered()));
+        let last = [
+            row.intervals.total().0.to_string(),
+            format!("{:.3}", row.total_ratio),
+            format!("{:.2}", row.scale_factor),
+        ];
+        table.row(first.into_iter().chain(of_kinds).chain(of_all).chain(last));
     }
+    let judged: Vec<(&str, f64)> =
+        rows.iter().filter_map(|row| Some((row.program.as_str(), 100.0 * row.intervals.covered()?))).collect();
+    let shares: Vec<f64> = judged.iter().map(|&(_, share)| share).collect();
     let (low, high) = crate::resample::interval(&shares, crate::resample::mean);
-    let value = share((n_judged, n_covered));
-    let ours =
-        format!("{value:.1} % of {n_judged} intervals; mean of programs {:.1} %", crate::resample::mean(&shares));
+    let value = 100.0 * pooled.intervals.covered().unwrap_or(0.0);
+    let ours = format!(
+        "shares: {value:.1} % of {} intervals, mean of programs {:.1} %; counts: {} %",
+        pooled.intervals.total().0,
+        crate::resample::mean(&shares),
+        percent(pooled.count_intervals.covered())
+    );
     let mut finding = Finding::new(ours, format!("{low:.1}-{high:.1} %"), Verdict::of((93.0..=97.0).contains(&value)));
     finding.notes.push(
-        "Events of one program are not independent: one wrong weight of a loop moves all its blocks and edges. *total/true* is the estimated \
-         number of all blocks over the true one; where it is far from 1, counts are biased and intervals around them miss. *burst / native* is \
-         the accounted time of bursts over the native time of the same instructions: what of it the estimator does not take for the cost \
-         of watching, it takes for slow code."
+        "Judged are estimates that rest on 10 bursts or more (value squared over variance). Intervals of shares have the error of chance and \
+         that of the speeds of different phases of the program; intervals of counts have a factor common to all besides: *total/true* is the \
+         estimated number of all blocks over the true one, *said to be within* the factor that the profile states. Events of one program are not \
+         independent: one wrong weight of a loop moves all its blocks and edges."
             .to_owned(),
     );
-    let labels: Vec<String> = rows.iter().map(|row| row.program.clone()).collect();
-    finding.plots.push(chart::bars(
-        "95 % intervals that contain the truth, %",
-        &labels,
-        &[("covered", shares)],
-        0.0,
-        Some(95.0),
-    ));
+    let labels: Vec<String> = judged.iter().map(|&(name, _)| name.to_owned()).collect();
+    let title = "95 % intervals of shares that contain the truth, %";
+    finding.plots.push(chart::bars(title, &labels, &[("covered", shares)], 0.0, Some(95.0)));
     finding.tables.push(("By program and kind of event".to_owned(), table));
     Ok(finding)
 }

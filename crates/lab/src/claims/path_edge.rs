@@ -2,7 +2,7 @@
 
 use super::{Claim, Experiment, Finding, Verdict, Workbench};
 use crate::accuracy::{Figures, Observation, Policy, Setting, mean as mean_observation};
-use crate::chart;
+use crate::chart::{self, Axis, Curve};
 use crate::pgo;
 use crate::resample::{interval, mean};
 use crate::table::Table;
@@ -196,8 +196,10 @@ fn samples_per_tick(bench: &Workbench) -> anyhow::Result<Finding> {
         names.join(", ")
     ));
     let [wall, relative, absolute] = curves;
-    let series = [("paths", wall), ("edges rel.", relative), ("edges abs.", absolute)];
-    finding.plots.push(chart::curves("Accuracy by samples per tick, %", "samples per tick", &series, 0.0, None));
+    let curve = |(name, points): (&str, Vec<(f64, f64)>)| Curve { name: name.to_owned(), points };
+    let series = [("paths", wall), ("edges rel.", relative), ("edges abs.", absolute)].map(curve);
+    let (x, y) = (Axis::logarithmic("samples per tick"), Axis::linear("%"));
+    finding.plots.push(chart::curves("Accuracy by samples per tick", &x, &y, &series));
     finding.tables.push(("By samples per tick".to_owned(), table));
     Ok(finding)
 }

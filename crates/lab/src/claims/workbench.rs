@@ -93,6 +93,12 @@ impl Workbench {
         corpus::select(if self.programs.is_empty() { self.set.names(&FEW) } else { self.programs.clone() }.as_slice())
     }
 
+    /// Programs whose event streams are recorded.
+    pub fn stream_programs(&self) -> anyhow::Result<Vec<Workload>> {
+        const FEW: [&str; 8] = ["gcc", "perl", "go", "li_lua", "m88ksim", "vortex", "gzip", "parser"];
+        corpus::select(if self.programs.is_empty() { self.set.names(&FEW) } else { self.programs.clone() }.as_slice())
+    }
+
     /// Programs at one setting: from files of an earlier run, or measured.
     pub fn observations(&self, programs: &[Workload], setting: &Setting) -> anyhow::Result<Vec<Observation>> {
         programs.iter().map(|workload| self.observation(workload, setting)).collect()

@@ -4,16 +4,19 @@
 //! compressors once. One table more is ours: how much of the error comes from sampling in step with loops.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::ensure;
 use flow::Executor as _;
 use sampling::Expression;
+use serde::{Deserialize, Serialize};
 
 use super::replay::{Numbered, Outcome, replay};
 use super::report::{error_text, events_text, overhead_text, plot};
 use super::stream::Stream;
+use super::verdicts;
 use crate::table::{Table, grouped};
 use crate::threads::Threads;
 
@@ -23,31 +26,44 @@ const TOLERABLE: f64 = 0.05;
 /// Seeds of S3.
 const N_SEEDS: u64 = 5;
 
-const R: &str = "R256";
-const P: &str = "P256";
-const HP: &str = "H[P256]2048";
-const HP_HALF: &str = "H[P512]2048";
-const TAGGED: &str = "T[256]2048";
+pub(super) const R: &str = "R256";
+pub(super) const P: &str = "P256";
+pub(super) const HP: &str = "H[P256]2048";
+pub(super) const HP_HALF: &str = "H[P512]2048";
+pub(super) const TAGGED: &str = "T[256]2048";
 /// The tagged compressor with other notions of "enough" hits, which the paper does not give.
 const TAGGED_EAGER: &str = "T[256, evict=16]2048";
 const TAGGED_PATIENT: &str = "T[256, evict=128]2048";
-const SIZES: [&str; 4] = ["H[P256]512", "H[P256]1024", HP, "H[P256]4096"];
-const SECOND_LEVEL: [(&str, &str); 3] = [(R, "R256 A16"), (HP, "H[P256]2048 A16"), (TAGGED, "T[256]2048 A16")];
+pub(super) const SIZES: [&str; 4] = ["H[P256]512", "H[P256]1024", HP, "H[P256]4096"];
+pub(super) const SECOND_LEVEL: [(&str, &str); 3] =
+    [(R, "R256 A16"), (HP, "H[P256]2048 A16"), (TAGGED, "T[256]2048 A16")];
 
 /// Compressors of the rate of `H[P256]2048`, or nearly, that do not keep step with loops: what is repeated is mostly repeated in multiples of
 /// small numbers, and a stratum with two tuples of a loop then always sends the same one.
 const OUT_OF_STEP: [&str; 4] = ["H[P251]2048", "H[D256]2048", "H[CD256]2048", "H[CR256]2048"];
 
 /// Groups of the same memory: 43 bytes for each tuple of Space-Saving and Misra-Gries, 4 for a counter of Count-Min.
-const EQUAL_MEMORY: [(&str, [&str; 5]); 3] = [
+pub(super) const EQUAL_MEMORY: [(&str, [&str; 5]); 3] = [
     ("2 KiB", ["H[P256]2048", "T[256]256", "SS48", "MG48", "CM[4, heap=16]88"]),
     ("16 KiB", ["H[P256]16384", "T[256]2048", "SS384", "MG384", "CM[4, heap=128]704"]),
     ("128 KiB", ["H[P256]131072", "T[256]16384", "SS3072", "MG3072", "CM[4, heap=1024]5632"]),
 ];
 
-/// Runs everything on each stream; the tables.
-pub fn run(streams: &[Stream], seed: u64, dir: &Path, threads: Threads) -> anyhow::Result<Vec<Table>> {
+/// What was found.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Claims and tables; what belongs to no claim has the name of none.
+    pub tables: Vec<(String, Table)>,
+    /// Claims and the streams on which what the paper says is true.
+    pub agreeing: BTreeMap<String, Vec<String>>,
+    /// All streams.
+    pub streams: Vec<String>,
+}
+
+/// Runs everything on each stream, and writes plots to `dir`.
+pub fn run(streams: &[Stream], seed: u64, dir: &Path, threads: Threads) -> anyhow::Result<Evidence> {
     let mut tables = Tables::new();
+    let mut agreeing: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for stream in streams {
         let expressions: Vec<Expression> =
             all_expressions().iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
@@ -58,8 +74,13 @@ pub fn run(streams: &[Stream], seed: u64, dir: &Path, threads: Threads) -> anyho
         let of_paper = [R, P, HP, HP_HALF, TAGGED].map(|text| measured.of(text).clone());
         plot(stream, &of_paper, dir)?;
         tables.add(&measured)?;
+        for (claim, agrees) in verdicts::of(&measured) {
+            let names = agreeing.entry(claim.to_owned()).or_default();
+            names.extend(agrees.then(|| stream.name.clone()));
+        }
     }
-    Ok(tables.into_list())
+    let streams = streams.iter().map(|stream| stream.name.clone()).collect();
+    Ok(Evidence { tables: tables.into_list(), agreeing, streams })
 }
 
 /// The median over seeds of the events until the error stays below [`TOLERABLE`]: where a random sampler crosses the limit for the last time is
@@ -86,16 +107,16 @@ fn all_expressions() -> Vec<&'static str> {
     all
 }
 
-struct Measured<'a> {
-    stream: &'a Stream,
-    outcomes: Vec<Outcome>,
+pub(super) struct Measured<'a> {
+    pub stream: &'a Stream,
+    pub outcomes: Vec<Outcome>,
     /// Of [`R`] and [`HP`].
-    events_to_stay_below: [Option<u64>; 2],
+    pub events_to_stay_below: [Option<u64>; 2],
 }
 
 impl Measured<'_> {
     /// The outcome of one of [`all_expressions`], which are in order.
-    fn of(&self, text: &str) -> &Outcome {
+    pub fn of(&self, text: &str) -> &Outcome {
         let index = all_expressions().binary_search(&text).expect("an expression of the list");
         &self.outcomes[index]
     }
@@ -109,8 +130,12 @@ impl Measured<'_> {
     }
 
     /// How many times the messages of another compressor.
+    pub fn times_the_messages(&self, text: &str, other: &str) -> f64 {
+        self.of(text).n_messages as f64 / self.of(other).n_messages.max(1) as f64
+    }
+
     fn messages_ratio(&self, text: &str, other: &str) -> String {
-        format!("{:.2}", self.of(text).n_messages as f64 / self.of(other).n_messages.max(1) as f64)
+        format!("{:.2}", self.times_the_messages(text, other))
     }
 }
 
@@ -203,8 +228,11 @@ impl Tables {
         Ok(())
     }
 
-    fn into_list(self) -> Vec<Table> {
-        vec![self.s3, self.s4, self.s5, self.s6, self.s6b, self.s7, self.s8, self.s9, self.in_step]
+    fn into_list(self) -> Vec<(String, Table)> {
+        let Tables { s3, s4, s5, s6, s6b, s7, s8, s9, in_step } = self;
+        let of_claims = [s3, s4, s5, s6, s6b, s7, s8, s9];
+        let named = ["S3", "S4", "S5", "S6", "S6b", "S7", "S8", "S9"].into_iter().zip(of_claims);
+        named.chain([("", in_step)]).map(|(claim, table)| (claim.to_owned(), table)).collect()
     }
 }
 
@@ -244,8 +272,10 @@ mod tests {
     fn every_table_has_a_row_for_every_stream() {
         let dir = tempfile::tempdir().unwrap();
         let streams = [1, 2].map(|seed| "zipf:200:1:30k".parse::<Zipf>().unwrap().stream(seed));
-        let tables = run(&streams, 1, dir.path(), Threads(NonZeroUsize::MIN)).unwrap();
-        let rows: Vec<usize> = tables.iter().map(|table| table.to_string().lines().count() - 1).collect();
+        let found = run(&streams, 1, dir.path(), Threads(NonZeroUsize::MIN)).unwrap();
+        let rows: Vec<usize> = found.tables.iter().map(|(_, table)| table.to_string().lines().count() - 1).collect();
         assert_eq!(rows, [2, 2, 2, 2, 2, 2, 2, 6, 2]);
+        let judged: Vec<&str> = found.agreeing.keys().map(String::as_str).collect();
+        assert_eq!(judged, ["S3", "S4", "S5", "S6", "S6b", "S7", "S8", "S9"]);
     }
 }

@@ -5,7 +5,7 @@
 //! - [`trace`]: streams of real programs, from a valgrind trace.
 //! - [`replay`]: a stream through compressors, with error and messages as it goes.
 //! - [`report`]: tables and plots of chosen compressors.
-//! - [`claims`]: the tables of the claims.
+//! - [`claims`]: the tables of the claims; `verdicts`: whether a stream agrees with the paper.
 
 pub mod claims;
 pub mod replay;
@@ -13,3 +13,4 @@ pub mod report;
 pub mod stream;
 pub mod synthetic;
 pub mod trace;
+mod verdicts;

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use sampling::Expression;
 use sampling::metrics::message_overhead;
 
 use super::replay::{Checkpoint, Numbered, Outcome, replay};
 use super::stream::Stream;
-use crate::plot::{Axis, Curve, Plot};
+use crate::chart::{self, Axis, Curve};
 use crate::table::{Table, grouped};
 use crate::threads::Threads;
 
@@ -67,20 +68,17 @@ pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result
         let curve = |outcome: &Outcome| Curve { name: outcome.expression.to_string(), points: points(outcome) };
         outcomes.iter().map(curve).collect::<Vec<Curve>>()
     };
-    let error = Plot {
-        title: format!("{} {}: error", stream.name, stream.kind),
-        x: Axis::logarithmic("events"),
-        y: Axis::linear("invariance error, %").up_to(MAX_ERROR_PERCENT),
-        curves: curves(&|checkpoint| checkpoint.error.map(|error| 100.0 * error)),
+    let write = |what: &str, y: &Axis, curves: &[Curve]| {
+        let title = format!("{} {}: {what}", stream.name, stream.kind);
+        let path = dir.join(format!("{stem}-{what}.svg"));
+        let svg = chart::curves(&title, &Axis::logarithmic("events"), y, curves);
+        std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))
     };
-    error.write(&dir.join(format!("{stem}-error")))?;
-    let messages = Plot {
-        title: format!("{} {}: messages", stream.name, stream.kind),
-        x: Axis::logarithmic("events"),
-        y: Axis::linear("messages in 1000 events"),
-        curves: curves(&|checkpoint| Some(1000.0 * checkpoint.n_messages as f64 / checkpoint.n_events as f64)),
-    };
-    messages.write(&dir.join(format!("{stem}-messages")))
+    let y = Axis::linear("invariance error, %").up_to(MAX_ERROR_PERCENT);
+    write("error", &y, &curves(&|checkpoint| checkpoint.error.map(|error| 100.0 * error)))?;
+    let per_thousand =
+        |checkpoint: &Checkpoint| Some(1000.0 * checkpoint.n_messages as f64 / checkpoint.n_events as f64);
+    write("messages", &Axis::linear("messages in 1000 events"), &curves(&per_thousand))
 }
 
 /// Letters, digits and dots; everything else becomes a dash.
@@ -114,7 +112,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     #[test]
-    fn a_table_and_four_plots_come_out() {
+    fn a_table_and_two_plots_come_out() {
         let dir = tempfile::tempdir().unwrap();
         let stream = "zipf:100:1:40k".parse::<Zipf>().unwrap().stream(1);
         let expressions = ["R16", "H[P16]256"].map(|text| text.parse().unwrap());
@@ -123,7 +121,7 @@ mod tests {
         let mut files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
         files.sort();
         let stem = "zipf-100-1-40000-synthetic";
-        let expected = ["error.png", "error.svg", "messages.png", "messages.svg"].map(|end| format!("{stem}-{end}"));
+        let expected = ["error", "messages"].map(|what| format!("{stem}-{what}.svg"));
         assert_eq!(files, expected.map(std::ffi::OsString::from));
     }
 }

@@ -5,13 +5,13 @@
 //! of equality; otherwise one is *worse* if the interval excludes equality, and if not, the matter is undecided.
 
 use std::fmt::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use sampling::TableSize;
 
 use super::{Mix, SAMPLERS, Settings, all_samplers, stratified_periodic};
-use crate::plot::{Axis, Curve, Plot};
+use crate::chart::{self, Axis, Curve};
 use crate::table::Table;
 use crate::threads::Threads;
 
@@ -41,33 +41,68 @@ pub struct Options {
     pub markdown: bool,
 }
 
-/// Runs both experiments; the text of the report.
-pub fn run(options: &Options, threads: Threads) -> anyhow::Result<String> {
-    std::fs::create_dir_all(&options.dir).with_context(|| format!("cannot make {}", options.dir.display()))?;
-    Ok(s1(options, threads)? + "\n" + &s2(options, threads)?)
+/// What an experiment found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// In one line.
+    pub ours: String,
+    /// Titles and tables.
+    pub tables: Vec<(String, Table)>,
+    /// Names and SVG.
+    pub plots: Vec<(&'static str, String)>,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+    /// What is not as in the paper.
+    pub contradicted: Vec<String>,
 }
 
-fn s1(options: &Options, threads: Threads) -> anyhow::Result<String> {
-    let lengths: Vec<u64> = (1..=20).map(|thousands| thousands * 1000).collect();
+/// Runs both experiments, writes their plots; the text of the report.
+pub fn run(options: &Options, threads: Threads) -> anyhow::Result<String> {
+    std::fs::create_dir_all(&options.dir).with_context(|| format!("cannot make {}", options.dir.display()))?;
     let mut text = String::new();
+    for found in [s1(options.settings, options.strata, threads), s2(options.settings, threads)?] {
+        for (title, table) in &found.tables {
+            let table = if options.markdown { table.to_markdown() } else { table.to_string() };
+            let _ = writeln!(text, "{title}\n\n{table}");
+        }
+        let _ = writeln!(text, "{}\n", [vec![found.ours], found.notes].concat().join("\n"));
+        for (name, svg) in found.plots {
+            let path = options.dir.join(name).with_extension("svg");
+            std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(text)
+}
+
+/// Classes of samplers.
+#[must_use]
+pub fn s1(settings: Settings, strata: TableSize, threads: Threads) -> Found {
+    let lengths: Vec<u64> = (1..=20).map(|thousands| thousands * 1000).collect();
+    let mut found = Found::default();
     for mix in [Mix::Distinct, Mix::Uniform(1)] {
-        let errors = all_samplers(options.settings, &lengths, mix, options.strata, threads);
-        let n = options.strata.get();
-        let title = format!("S1: mean error, t = 0.3 N, {n} strata, the others {mix}");
+        let errors = all_samplers(settings, &lengths, mix, strata, threads);
+        let title = format!("S1: mean error, t = 0.3 N, {} strata, the others {mix}", strata.get());
         let mut table = Table::new(&[&["N"], &SAMPLERS[..]].concat());
         for (length, row) in lengths.iter().zip(&errors) {
             table.row(std::iter::once(length.to_string()).chain(row.iter().map(|&error| percent(error))));
         }
-        let _ = writeln!(text, "{title}\n\n{}", show(&table, options));
-        let _ = writeln!(text, "{}", show(&classes(&errors), options));
+        found.tables.push((title.clone(), table));
+        let comparisons = PAIRS.map(|(first, second, paper)| Comparison::of(&errors, first, second, paper));
+        found.tables.push((format!("S1: classes, the others {mix}"), table_of(&comparisons)));
         let named = SAMPLERS.iter().enumerate().map(|(index, name)| {
             let points = lengths.iter().zip(&errors).map(|(&length, row)| (length as f64, 100.0 * row[index]));
             Curve { name: (*name).to_owned(), points: points.collect() }
         });
         let stem = if mix == Mix::Distinct { "s1-distinct" } else { "s1-one-other" };
-        plot(&options.dir, stem, &title, named.collect())?;
+        found.plots.push((stem, plot(&title, &named.collect::<Vec<_>>())));
+        if mix == Mix::Distinct {
+            let n_agreeing = comparisons.iter().filter(|each| each.measured == each.paper).count();
+            found.ours = format!("{n_agreeing} of {} comparisons as in the paper", comparisons.len());
+            let contradicted = comparisons.iter().filter(|each| each.verdict() == CONTRADICTED);
+            found.contradicted = contradicted.map(|each| format!("{} / {}", each.first, each.second)).collect();
+        }
     }
-    Ok(text)
+    found
 }
 
 /// What the paper says of two samplers, or what was measured.
@@ -102,39 +137,62 @@ impl fmt::Display for Relation {
     }
 }
 
+const CONTRADICTED: &str = "contradicted";
+
 /// The samplers that S1 puts into one class, and neighbours of different classes.
-fn classes(errors: &[Vec<f64>]) -> Table {
+const PAIRS: [(&str, &str, Relation); 11] = [
+    ("R", "H[R]", Relation::Alike),
+    ("P", "CR", Relation::Alike),
+    ("P", "CR, ratio", Relation::Alike),
+    ("H[P]", "H[CR]", Relation::Alike),
+    ("H[P]", "H[CR], ratio", Relation::Alike),
+    ("R", "P", Relation::FirstWorse),
+    ("R", "CR", Relation::FirstWorse),
+    ("R", "CR, ratio", Relation::FirstWorse),
+    ("P", "H[P]", Relation::FirstWorse),
+    ("CR", "H[CR]", Relation::FirstWorse),
+    ("CR, ratio", "H[CR], ratio", Relation::FirstWorse),
+];
+
+/// Two samplers.
+#[derive(Clone, Copy, Debug)]
+struct Comparison {
+    first: &'static str,
+    second: &'static str,
+    paper: Relation,
+    measured: Relation,
+    /// Of their errors, with its 99 % interval.
+    ratio: [f64; 3],
+}
+
+impl Comparison {
+    fn of(errors: &[Vec<f64>], first: &'static str, second: &'static str, paper: Relation) -> Comparison {
+        let (mean, half) = log_ratio(errors, index_of(first), index_of(second));
+        let ratio = [mean, mean - half, mean + half].map(f64::exp);
+        Comparison { first, second, paper, measured: Relation::of(ratio[1], ratio[2]), ratio }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.measured {
+            measured if measured == self.paper => "holds",
+            Relation::Undecided => "undecided",
+            _ => CONTRADICTED,
+        }
+    }
+}
+
+fn table_of(comparisons: &[Comparison]) -> Table {
     let mut table =
         Table::new(&["S1: two samplers", "paper", "ratio of errors", "99 % interval", "measured", "verdict"]);
-    let pairs = [
-        ("R", "H[R]", Relation::Alike),
-        ("P", "CR", Relation::Alike),
-        ("P", "CR, ratio", Relation::Alike),
-        ("H[P]", "H[CR]", Relation::Alike),
-        ("H[P]", "H[CR], ratio", Relation::Alike),
-        ("R", "P", Relation::FirstWorse),
-        ("R", "CR", Relation::FirstWorse),
-        ("R", "CR, ratio", Relation::FirstWorse),
-        ("P", "H[P]", Relation::FirstWorse),
-        ("CR", "H[CR]", Relation::FirstWorse),
-        ("CR, ratio", "H[CR], ratio", Relation::FirstWorse),
-    ];
-    for (first, second, paper) in pairs {
-        let (mean, half) = log_ratio(errors, index_of(first), index_of(second));
-        let [ratio, low, high] = [mean, mean - half, mean + half].map(f64::exp);
-        let measured = Relation::of(low, high);
-        let verdict = match measured {
-            _ if measured == paper => "holds",
-            Relation::Undecided => "undecided",
-            _ => "contradicted",
-        };
+    for each in comparisons {
+        let [ratio, low, high] = each.ratio;
         table.row([
-            format!("{first} / {second}"),
-            paper.to_string(),
+            format!("{} / {}", each.first, each.second),
+            each.paper.to_string(),
             format!("{ratio:.3}"),
             format!("{low:.3} to {high:.3}"),
-            measured.to_string(),
-            verdict.to_owned(),
+            each.measured.to_string(),
+            each.verdict().to_owned(),
         ]);
     }
     table
@@ -155,15 +213,17 @@ fn log_ratio(errors: &[Vec<f64>], worse: usize, better: usize) -> (f64, f64) {
     (mean, T * (variance / n).sqrt())
 }
 
-fn s2(options: &Options, threads: Threads) -> anyhow::Result<String> {
+/// Stream lengths to 4 % error.
+pub fn s2(settings: Settings, threads: Threads) -> anyhow::Result<Found> {
     let lengths: Vec<u64> = (1..=14).map(|thousands| thousands * 1000).collect();
     let strata: Vec<TableSize> = STRATA.iter().filter_map(|&n| TableSize::new(n).ok()).collect();
     let mixes = [Mix::Uniform(1), Mix::Uniform(10), Mix::Uniform(100), Mix::Distinct];
     let names: Vec<String> = mixes.iter().map(Mix::to_string).collect();
     let heading: Vec<&str> = std::iter::once("S2: strata of H[P]").chain(names.iter().map(String::as_str)).collect();
+    let mut found = Found::default();
     let mut crossings = Vec::new();
     for mix in mixes {
-        let errors = stratified_periodic(options.settings, &lengths, mix, &strata, threads);
+        let errors = stratified_periodic(settings, &lengths, mix, &strata, threads);
         let curve =
             |index: usize| lengths.iter().zip(&errors).map(|(&length, row)| (length as f64, row[index])).collect();
         let curves: Vec<Vec<(f64, f64)>> = (0..strata.len()).map(curve).collect();
@@ -172,7 +232,8 @@ fn s2(options: &Options, threads: Threads) -> anyhow::Result<String> {
                 name: format!("H[P]{}", n.get()),
                 points: curve.iter().map(|&(length, error)| (length, 100.0 * error)).collect(),
             });
-            plot(&options.dir, "s2-distinct", "S2: mean error of H[P], the others all different", named.collect())?;
+            let title = "S2: mean error of H[P], the others all different";
+            found.plots.push(("s2-distinct", plot(title, &named.collect::<Vec<_>>())));
         }
         crossings.push(curves.iter().map(|curve| crossing(curve)).collect::<Vec<_>>());
     }
@@ -180,16 +241,22 @@ fn s2(options: &Options, threads: Threads) -> anyhow::Result<String> {
     for (index, n) in STRATA.iter().enumerate() {
         table.row(std::iter::once(n.to_string()).chain(crossings.iter().map(|column| length_text(column[index]))));
     }
-    let random = all_samplers(options.settings, &lengths, Mix::Distinct, TableSize::new(1)?, threads);
+    found.tables.push((format!("S2: stream length to {} mean error", percent(TOLERABLE)), table));
+    let random = all_samplers(settings, &lengths, Mix::Distinct, TableSize::new(1)?, threads);
     let random: Vec<(f64, f64)> = lengths.iter().zip(&random).map(|(&length, row)| (length as f64, row[0])).collect();
-    let mut text = format!("S2: stream length to {} mean error\n\n{}\n", percent(TOLERABLE), show(&table, options));
-    let _ = writeln!(text, "R: {} (paper {PAPER_RANDOM:.0})", length_text(crossing(&random)));
+    let of_random = crossing(&random);
+    found.ours = format!("R: {} (paper {PAPER_RANDOM:.0})", length_text(of_random));
     for (mix, column) in mixes.iter().zip(&crossings) {
         if let Some((n, length)) = nearest(column) {
-            let _ = writeln!(text, "nearest to the paper's {PAPER_STRATIFIED:.0} with {mix}: n = {n} at {length:.0}");
+            found
+                .notes
+                .push(format!("nearest to the paper's {PAPER_STRATIFIED:.0} with {mix}: n = {n} at {length:.0}"));
         }
     }
-    Ok(text)
+    if !of_random.is_some_and(|length| (length / PAPER_RANDOM - 1.0).abs() <= MARGIN) {
+        found.contradicted.push("the length for R".to_owned());
+    }
+    Ok(found)
 }
 
 /// Where a falling curve passes 4 %, if it does: between two lengths the error falls as a power of the length.
@@ -212,17 +279,12 @@ fn nearest(column: &[Option<f64>]) -> Option<(u64, f64)> {
     reached.min_by(|left, right| distance(left).total_cmp(&distance(right)))
 }
 
-fn plot(dir: &Path, stem: &str, title: &str, curves: Vec<Curve>) -> anyhow::Result<()> {
-    let (x, y) = (Axis::linear("stream length"), Axis::linear("mean error, %"));
-    Plot { title: title.to_owned(), x, y, curves }.write(&dir.join(stem))
+fn plot(title: &str, curves: &[Curve]) -> String {
+    chart::curves(title, &Axis::linear("stream length"), &Axis::linear("mean error, %"), curves)
 }
 
 fn percent(fraction: f64) -> String {
     format!("{:.2} %", 100.0 * fraction)
-}
-
-fn show(table: &Table, options: &Options) -> String {
-    if options.markdown { table.to_markdown() } else { table.to_string() }
 }
 
 #[cfg(test)]

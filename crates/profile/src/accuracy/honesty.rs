@@ -1,9 +1,13 @@
 //! Whether error bars are honest: how often the 95 % interval of an estimate contains the exact count.
 //!
-//! An event that few bursts can have seen says nothing about that. Judged are those that were to be expected in at least `min_bursts` of the
-//! `n_bursts` bursts: if occurrences were spread evenly over the run, `n_bursts (1 - exp(-n f / n_bursts))` bursts would see an event that
-//! happened `n` times, with `f` the share of all blocks that ran in bursts. Events that come in clusters are expected in fewer, so that
-//! some are judged that should not be. An event that was not seen has the interval from 0 to [`Profile::unseen_at_most`].
+//! Two intervals are judged. That of the **share** of an event in all executed blocks has the error of chance and [`Profile::mix_error`]; that of its
+//! **count** has [`Profile::scale_error`] besides. All counts of a recording share the latter, so that its intervals hold the truth together or
+//! not at all; only over many programs can their honesty be seen.
+//!
+//! An event that few bursts can have seen says nothing about that. Judged are those whose estimate rests on at least `min_bursts` bursts: the number
+//! of bursts that, with equal counts, would leave the chance that the estimate states, `value^2 / variance`. How often an event
+//! happened does not tell in how many bursts it is to be expected: what happens a million times in the first millisecond is in one burst or none.
+//! What was seen and has no exact count is not judged: it is code that the exact recording did not count.
 
 use rustc_hash::FxHashMap;
 
@@ -31,39 +35,45 @@ impl Coverage {
 /// Intervals of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Honesty {
-    /// Counts of blocks.
+    /// Of blocks.
     pub blocks: Coverage,
-    /// Counts of edges.
+    /// Of edges.
     pub edges: Coverage,
-    /// Counts of paths.
+    /// Of paths.
     pub paths: Coverage,
-    /// Counts of call pairs.
+    /// Of call pairs.
     pub calls: Coverage,
+}
+
+/// Which intervals are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Shares of all executed blocks.
+    Shares,
+    /// Counts.
+    Counts,
 }
 
 /// Judges the intervals of `sampled` by `exact`.
 #[must_use]
-pub fn honesty(exact: &Profile, sampled: &Profile, n_bursts: f64, min_bursts: f64) -> Honesty {
+pub fn honesty(exact: &Profile, sampled: &Profile, of: Of, min_bursts: f64) -> Honesty {
     let common = Common::of(exact, sampled);
-    let n_exact: f64 = exact.blocks.iter().map(|row| row.count.value).sum();
-    let n_seen: f64 = sampled.blocks.iter().map(|row| row.count.seen as f64).sum();
-    let seen_share = if n_exact > 0.0 { n_seen / n_exact } else { 0.0 };
-    let is_expected = |count: f64| {
-        let per_burst = count * seen_share / n_bursts;
-        n_bursts * (1.0 - (-per_burst).exp()) >= min_bursts
+    let total = |profile: &Profile| profile.blocks.iter().map(|row| row.count.value).sum::<f64>();
+    let (factor, log_error) = match of {
+        Of::Shares => (total(exact) / total(sampled), sampled.mix_error),
+        Of::Counts => (1.0, sampled.mix_error.hypot(sampled.scale_error)),
     };
+    let is_judged = |estimate: &Estimate| estimate.value * estimate.value >= min_bursts * estimate.variance;
     let judge = |figures: &dyn Fn(&Side<'_>) -> Vec<(usize, Estimate)>| {
-        let estimates: FxHashMap<usize, Estimate> = figures(&common.sampled).into_iter().collect();
+        let truths: FxHashMap<usize, f64> =
+            figures(&common.exact).into_iter().map(|(index, truth)| (index, truth.value)).collect();
         let mut coverage = Coverage::default();
-        for (index, truth) in figures(&common.exact) {
-            if is_expected(truth.value) {
-                let (low, high) = match estimates.get(&index) {
-                    Some(estimate) if estimate.seen > 0 => estimate.interval(),
-                    _ => (0.0, sampled.unseen_at_most),
-                };
-                coverage.n_judged += 1;
-                coverage.n_covered += u64::from((low..=high).contains(&truth.value));
-            }
+        let estimates = figures(&common.sampled).into_iter();
+        for (index, estimate) in estimates.filter(|(_, estimate)| estimate.value > 0.0 && is_judged(estimate)) {
+            let Some(truth) = truths.get(&index).filter(|&&truth| truth > 0.0) else { continue };
+            let (low, high) = estimate.scaled(factor).interval_with(log_error);
+            coverage.n_judged += 1;
+            coverage.n_covered += u64::from((low..=high).contains(truth));
         }
         coverage
     };
@@ -117,24 +127,34 @@ mod tests {
         }
     }
 
+    fn estimate(value: f64, error: f64) -> Estimate {
+        Estimate { value, variance: error * error, seen: 5 }
+    }
+
     #[test]
     fn only_events_of_enough_bursts_are_judged() {
-        // 100 bursts saw a tenth of everything: 1000 times is once a burst, 100 times in ten bursts less two, 10 times in one.
         let exact = profile(&[1000, 120, 10].map(Estimate::exact));
-        let estimate = |value: f64, error: f64, seen| Estimate { value, variance: error * error, seen };
-        let sampled = profile(&[estimate(1100.0, 60.0, 100), estimate(60.0, 20.0, 6), estimate(70.0, 1.0, 7)]);
-        let found = honesty(&exact, &sampled, 100.0, 10.0);
+        let sampled = profile(&[estimate(1100.0, 60.0), estimate(60.0, 10.0), estimate(40.0, 30.0)]);
+        let found = honesty(&exact, &sampled, Of::Counts, 10.0);
         assert_eq!(found.blocks, Coverage { n_judged: 2, n_covered: 1 });
         assert_eq!(found.blocks.share(), Some(0.5));
         assert_eq!(found.calls.share(), None);
     }
 
     #[test]
-    fn an_event_that_was_not_seen_has_an_upper_bound() {
-        let exact = profile(&[1000, 1000].map(Estimate::exact));
-        let mut sampled = profile(&[Estimate { value: 1000.0, variance: 1.0, seen: 400 }]);
-        assert_eq!(honesty(&exact, &sampled, 100.0, 10.0).blocks, Coverage { n_judged: 2, n_covered: 1 });
-        sampled.unseen_at_most = 1000.0;
-        assert_eq!(honesty(&exact, &sampled, 100.0, 10.0).blocks, Coverage { n_judged: 2, n_covered: 2 });
+    fn a_common_factor_matters_to_counts_only() {
+        let exact = profile(&[1000, 2000].map(Estimate::exact));
+        let mut sampled = profile(&[estimate(2000.0, 100.0), estimate(4000.0, 200.0)]);
+        let covered = |sampled: &Profile, of| honesty(&exact, sampled, of, 10.0).blocks.n_covered;
+        assert_eq!([Of::Shares, Of::Counts].map(|of| covered(&sampled, of)), [2, 0]);
+        sampled.scale_error = 0.5;
+        assert_eq!(covered(&sampled, Of::Counts), 2);
+    }
+
+    #[test]
+    fn what_was_not_counted_is_not_judged() {
+        let sampled = profile(&[estimate(1000.0, 1.0), estimate(500.0, 1.0), Estimate::default()]);
+        let exact = profile(&[1000, 0, 10].map(Estimate::exact));
+        assert_eq!(honesty(&exact, &sampled, Of::Counts, 10.0).blocks, Coverage { n_judged: 1, n_covered: 1 });
     }
 }

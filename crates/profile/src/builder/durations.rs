@@ -1,4 +1,4 @@
-//! How long the bursts of a stratum take, in terms of what is expected of them.
+//! How long the bursts of a phase take, in terms of what is expected of them.
 //!
 //! What disturbs a burst makes it longer: the thread is preempted, a page has to be fetched, another program has the cache. On a busy machine
 //! half of all bursts take several times as long as they should, while the fastest take what they take on a quiet one. So the
@@ -32,6 +32,11 @@ impl Ratios {
             self.bins[bin as usize] = self.bins[bin as usize].saturating_add(1);
             self.n = self.n.saturating_add(1);
         }
+    }
+
+    pub fn join(&mut self, other: &Ratios) {
+        self.bins.iter_mut().zip(other.bins).for_each(|(mine, theirs)| *mine = mine.saturating_add(theirs));
+        self.n = self.n.saturating_add(other.n);
     }
 
     /// The ratio of an undisturbed burst; nothing if too few were measured.

@@ -17,7 +17,7 @@
 //! | `walk` | the walk through a burst: frames, paths, checks |
 //! | `contexts`, `loops`, `histories` | what else a walk counts |
 //! | `events` | numbers for what is counted; the counts of a burst |
-//! | `strata`, `weights`, `path_weights`, `time` | the estimator |
+//! | `strata`, `phases`, `weights`, `path_weights`, `time` | the estimator |
 //! | `time_model`, `predictor`, `durations` | native durations of bursts |
 //! | `assemble` | the profile's tables |
 
@@ -31,6 +31,7 @@ mod ids;
 mod links;
 mod loops;
 mod path_weights;
+mod phases;
 mod predictor;
 mod strata;
 mod time;
@@ -68,7 +69,8 @@ const PAGE: u64 = 4096;
 pub struct Options {
     /// What bursts are of the run.
     pub coverage: Coverage,
-    /// Consecutive ticks that are taken together for errors: many enough for one block not to depend on the one before.
+    /// Consecutive ticks that are taken together for errors: many enough for one block not to depend on the one before. Where bursts are
+    /// milliseconds apart, one is enough: two recordings of a program differ as independent bursts would make them.
     pub block_of_ticks: u32,
     /// Regions of code (functions and loops) whose bursts are weighted apart; the others are by module.
     pub max_strata: usize,
@@ -91,7 +93,7 @@ impl Options {
     /// For recordings at the usual rates of ticks.
     pub const SAMPLED: Options = Options {
         coverage: Coverage::Sampled,
-        block_of_ticks: 32,
+        block_of_ticks: 1,
         max_strata: 4096,
         times: TimeModel::EXACT,
         max_path_nodes: 4_000_000,

@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 use super::code_map::{CodeMap, Region};
 use super::durations::Ratios;
 use super::ids::{EventId, StratumId};
+use super::phases::{self, PhaseId};
 use super::time_model::{Slowness, TimeModel, Times};
 use crate::estimate::Estimate;
 use crate::model::ModuleId;
@@ -80,6 +81,15 @@ struct Cell {
     open: f64,
 }
 
+/// Standard deviations of logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ModelErrors {
+    /// Of a factor that all counts can be off by.
+    pub scale: f64,
+    /// Of factors that the counts of each phase can be off by beside that.
+    pub mix: f64,
+}
+
 /// The count of an event in a burst.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
@@ -105,6 +115,7 @@ struct Weight {
     /// `W_s`.
     scale: f64,
     slowness: Slowness,
+    phase: PhaseId,
     /// `p_s`.
     share: f64,
 }
@@ -211,15 +222,25 @@ impl Strata {
         self.rows.iter().map(|row| row.n_bursts).sum()
     }
 
-    /// How much slower than modelled each stratum is. Where too little was measured, bursts are taken to be disturbed as all others are.
-    pub fn slowness(&self, model: &TimeModel) -> Vec<Slowness> {
+    /// How much slower than modelled each stratum is, which is the same in all of a phase. Where too little was measured, bursts are taken to be
+    /// disturbed as all others are.
+    pub fn slowness(&self, model: &TimeModel, phases: &[PhaseId]) -> Vec<Slowness> {
+        let mut sums = vec![(Ratios::EMPTY, Times::default(), 0.0); phases::count(phases)];
+        for (row, phase) in self.rows.iter().zip(phases) {
+            let (ratios, times, n_bursts) = &mut sums[phase.index()];
+            ratios.join(&row.ratios);
+            times.watch_ns += row.times.watch_ns;
+            times.model_ns += row.times.model_ns;
+            *n_bursts += row.n_bursts as f64;
+        }
         let of_all = self.all_ratios.undisturbed();
-        let of_row = |row: &Stratum| {
-            let ratio = row.ratios.undisturbed().or(of_all)?;
-            let spent_ns = ratio * (row.times.watch_ns + row.times.model_ns);
-            Some(model.slowness(Times { spent_ns, ..row.times }, row.n_bursts as f64))
+        let of_phase = |(ratios, times, n_bursts): &(Ratios, Times, f64)| {
+            let ratio = ratios.undisturbed().or(of_all)?;
+            let spent_ns = ratio * (times.watch_ns + times.model_ns);
+            Some(model.slowness(Times { spent_ns, ..*times }, *n_bursts))
         };
-        self.rows.iter().map(|row| of_row(row).unwrap_or(model.unmeasured())).collect()
+        let found: Vec<Slowness> = sums.iter().map(|sum| of_phase(sum).unwrap_or(model.unmeasured())).collect();
+        phases.iter().map(|phase| found[phase.index()]).collect()
     }
 
     /// What watching bursts has cost, by the model.
@@ -243,13 +264,13 @@ impl Strata {
     }
 
     /// Prepares for estimating with these weights, which come from `n_ticks` ticks.
-    pub fn weigh(&self, scales: &[f64], slowness: &[Slowness], n_ticks: f64) -> Weights {
-        let weigh = |((row, &scale), slowness): ((&Stratum, &f64), &Slowness)| {
+    pub fn weigh(&self, scales: &[f64], slowness: &[Slowness], phases: &[PhaseId], n_ticks: f64) -> Weights {
+        let weigh = |(((row, &scale), slowness), &phase): (((&Stratum, &f64), &Slowness), &PhaseId)| {
             let durations = row.all_durations();
             let share = scale * slowness.factor * durations.d;
-            Weight { durations, n_bursts: row.n_bursts as f64, scale, slowness: *slowness, share }
+            Weight { durations, n_bursts: row.n_bursts as f64, scale, slowness: *slowness, phase, share }
         };
-        let mut rows: Vec<Weight> = self.rows.iter().zip(scales).zip(slowness).map(weigh).collect();
+        let mut rows: Vec<Weight> = self.rows.iter().zip(scales).zip(slowness).zip(phases).map(weigh).collect();
         let total_ns: f64 = rows.iter().map(|row| row.share).sum();
         for row in &mut rows {
             row.share = if total_ns > 0.0 { row.share / total_ns } else { 0.0 };
@@ -305,9 +326,27 @@ fn within(cell: &Cell, weight: &Weight, rate: f64) -> f64 {
 }
 
 impl Weights {
-    /// Standard deviation of the logarithm of a factor that all counts can be off by.
-    pub fn log_error(&self) -> f64 {
-        self.rows.iter().map(|row| row.share * row.slowness.log_error).sum()
+    /// What the error of the time model makes of counts. The number of all events is off by a factor to which phases contribute by their
+    /// share `q` of all work, and the events of a phase by what is left of the phase's own error `e`:
+    ///
+    /// ```text
+    /// C = sum of q^2 e^2          variance of the logarithm of the common factor
+    /// sum of q e^2 - C            mean over all events of that of the phases' own
+    /// ```
+    pub fn model_errors(&self) -> ModelErrors {
+        let n_phases = self.rows.iter().map(|row| row.phase.index() + 1).max().unwrap_or(0);
+        let mut phases = vec![(0.0, 0.0); n_phases];
+        for row in &self.rows {
+            let work = row.scale * row.durations.d;
+            let phase = &mut phases[row.phase.index()];
+            *phase = (phase.0 + work, row.slowness.log_error);
+        }
+        let total: f64 = phases.iter().map(|&(work, _)| work).sum();
+        let sum = |power: i32| -> f64 {
+            phases.iter().map(|&(work, error)| (work / total).powi(power) * error * error).sum()
+        };
+        let (common, all) = if total > 0.0 { (sum(2), sum(1)) } else { (0.0, 0.0) };
+        ModelErrors { scale: common.sqrt(), mix: (all - common).max(0.0).sqrt() }
     }
 
     /// The events that one seen event stands for, in strata that hold 95 % of the time that has bursts.

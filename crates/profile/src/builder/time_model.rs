@@ -10,7 +10,7 @@
 //! * **The measurement**, less the cost of watching: so much per burst, per record, per distinct block and page, per return or computed
 //!   jump. It errs by a share of the whole, [`TimeModel::watch_error`]; only where the program is slow is that less than the difference.
 //!
-//! They are combined per stratum. Let `x` be the logarithm of true over modelled time, `z` that of measured over modelled time, with the
+//! They are combined per phase of the program ([`super::phases`]). Let `x` be the logarithm of true over modelled time, `z` that of measured over modelled time, with the
 //! error `s` that follows from the share. Before anything is measured, `x` is normal with the deviation of the model, or, rarely,
 //! with one that is large enough for memory; what it is afterwards follows by Bayes' rule:
 //!
@@ -19,7 +19,7 @@
 //! x of a kind                             z d_kind^2 / (d_kind^2 + s^2), with the variance d_kind^2 s^2 / (d_kind^2 + s^2)
 //! ```
 //!
-//! What is left of the variance is an error that all counts share: they can be off by a factor, their ratios not.
+//! What is left of the variance is an error that all counts of the phase share: they can be off by a factor, their ratios not.
 
 /// How long code takes, watched and not.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub struct TimeModel {
     pub tick_ns: f64,
 }
 
-/// The kinds of code: the share of strata of each, and the deviation in terms of [`TimeModel::log_error`].
+/// The kinds of code: the share of phases of each, and the deviation in terms of [`TimeModel::log_error`].
 const KINDS: [(f64, f64); 2] = [(0.95, 1.0), (0.05, 5.0)];
 /// Bursts whose common error is twice that of many.
 const FEW_BURSTS: f64 = 8.0;

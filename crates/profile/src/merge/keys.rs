@@ -24,6 +24,7 @@ pub(crate) struct Keys {
     loops: Interner<(FunctionId, BlockId)>,
     histories: Interner<(BlockId, u8)>,
     system_calls: Interner<(ContextId, Option<ModuleId>, u64)>,
+    values: Interner<(ModuleId, u64, Option<u64>)>,
     threads: Interner<(u32, u32, String)>,
 }
 
@@ -41,6 +42,7 @@ pub(crate) struct Handles {
     pub loops: Vec<LoopId>,
     pub histories: Vec<usize>,
     pub system_calls: Vec<usize>,
+    pub values: Vec<usize>,
     pub threads: Vec<usize>,
 }
 
@@ -89,6 +91,7 @@ impl Keys {
             loops: self.loops(profile, &functions, &blocks),
             histories: self.histories(profile, &blocks),
             system_calls: self.system_calls(profile, &modules, &contexts),
+            values: self.values(profile, &modules),
             threads: self.threads(profile),
             modules,
             functions,
@@ -140,6 +143,11 @@ impl Keys {
             self.system_calls.index((contexts[row.context.index()], module, row.address))
         });
         rows.collect()
+    }
+
+    fn values(&mut self, profile: &Profile, modules: &[ModuleId]) -> Vec<usize> {
+        let rows = profile.values.iter();
+        rows.map(|row| self.values.index((modules[row.module.index()], row.address, row.value))).collect()
     }
 
     fn threads(&mut self, profile: &Profile) -> Vec<usize> {

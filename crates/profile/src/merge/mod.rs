@@ -15,8 +15,8 @@ use std::cmp::Ordering;
 use std::mem;
 
 use crate::model::{
-    Block, BlockId, BranchHistory, Call, Context, Edge, Function, Loop, LoopId, Module, Path, Profile, Recursion,
-    SystemCall, Thread,
+    Block, BlockId, BranchHistory, Call, Context, Edge, Function, LoadedValue, Loop, LoopId, Module, Path, Profile,
+    Recursion, SystemCall, Thread,
 };
 use keys::{Handles, Keys};
 
@@ -143,6 +143,9 @@ impl Merger {
         absorb(&mut self.merged.system_calls, system_calls, translate, |mine, theirs| {
             mine.kernel_ns += theirs.kernel_ns;
         });
+        let values = handles.values.iter().copied().zip(&other.values);
+        let translate = |row: &LoadedValue| LoadedValue { module: handles.modules[row.module.index()], ..row.clone() };
+        absorb(&mut self.merged.values, values, translate, |mine, theirs| mine.count += theirs.count);
         let threads = handles.threads.iter().copied().zip(&other.threads);
         absorb(&mut self.merged.threads, threads, Thread::clone, |mine, theirs| {
             mine.cpu_ns = mine.cpu_ns.saturating_add(theirs.cpu_ns);
@@ -209,6 +212,9 @@ impl Merger {
         // Nor here: the errors have a common cause, which more runs do not remove.
         if other.scale_error.total_cmp(&merged.scale_error) == Ordering::Greater {
             merged.scale_error = other.scale_error;
+        }
+        if other.mix_error.total_cmp(&merged.mix_error) == Ordering::Greater {
+            merged.mix_error = other.mix_error;
         }
     }
 }

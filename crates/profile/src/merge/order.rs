@@ -29,6 +29,7 @@ impl Profile {
         self.recursions.sort_by_key(|row| (row.from, row.to));
         self.histories.sort_by_key(|row| (row.block, row.history));
         self.system_calls.sort_by_key(|row| (row.context, row.module, row.address));
+        self.values.sort_by_key(|row| (row.module, row.address, row.value));
         self.threads.sort_by(|a, b| (a.pid, a.tid, &a.command).cmp(&(b.pid, b.tid, &b.command)));
         self
     }
@@ -40,6 +41,7 @@ impl Profile {
         let new = permute(&mut self.modules, &order);
         let renumber = |id: &mut ModuleId| *id = ModuleId(new[id.index()]);
         self.functions.iter_mut().for_each(|row| renumber(&mut row.module));
+        self.values.iter_mut().for_each(|row| renumber(&mut row.module));
         self.system_calls.iter_mut().filter_map(|row| row.module.as_mut()).for_each(renumber);
     }
 

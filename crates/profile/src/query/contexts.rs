@@ -5,13 +5,17 @@
 use std::cmp::Ordering;
 
 use crate::estimate::Estimate;
-use crate::model::{ContextId, FunctionId, Profile};
+use crate::model::{Context, ContextId, FunctionId, Profile};
 use crate::query::{share, totals};
 
 /// CPU time of each context and all below it, user and kernel, by context.
 #[must_use]
 pub fn inclusive_ns(profile: &Profile) -> Vec<Estimate> {
-    let mut inclusive: Vec<Estimate> = profile.contexts.iter().map(|row| row.self_ns + row.kernel_ns).collect();
+    inclusive_sums(profile, |row| row.self_ns + row.kernel_ns)
+}
+
+fn inclusive_sums(profile: &Profile, own: impl Fn(&Context) -> Estimate) -> Vec<Estimate> {
+    let mut inclusive: Vec<Estimate> = profile.contexts.iter().map(own).collect();
     for (index, row) in profile.contexts.iter().enumerate().rev() {
         if let Some(parent) = row.parent {
             let below = inclusive[index];
@@ -47,7 +51,9 @@ pub struct ContextNode {
     pub kernel_ns: Estimate,
     /// CPU time in it and below it, user and kernel.
     pub total_ns: Estimate,
-    /// `total_ns` as a share of CPU time.
+    /// Calls of it and below it, recursive ones not included.
+    pub total_calls: Estimate,
+    /// `total_ns` as a share of CPU time; of calls, if times are not known.
     pub share: Estimate,
     /// Children that were left out.
     pub n_pruned: u32,
@@ -55,12 +61,23 @@ pub struct ContextNode {
     pub pruned_ns: Estimate,
 }
 
-/// The tree in preorder, the hottest child first.
+/// Whether contexts of the profile have calls but no times, as in exact recordings.
+#[must_use]
+pub fn is_timeless(profile: &Profile) -> bool {
+    profile.contexts.iter().all(|row| row.self_ns.value == 0.0 && row.kernel_ns.value == 0.0)
+}
+
+/// The tree in preorder, the hottest child first; the one with the most calls, if times are not known.
 #[must_use]
 pub fn context_tree(profile: &Profile, options: ContextOptions) -> Vec<ContextNode> {
-    let cpu_ns = totals(profile).cpu_ns;
     let inclusive = inclusive_ns(profile);
-    let is_shown = |index: usize| options.min_share * cpu_ns.value <= inclusive[index].value;
+    let calls = inclusive_sums(profile, |row| row.entries);
+    let (weights, total) = if is_timeless(profile) {
+        (&calls, profile.contexts.iter().map(|row| row.entries).sum())
+    } else {
+        (&inclusive, totals(profile).cpu_ns)
+    };
+    let is_shown = |index: usize| options.min_share * total.value <= weights[index].value;
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); profile.contexts.len()];
     let mut pending: Vec<(usize, u32)> = Vec::new();
     for (index, row) in profile.contexts.iter().enumerate() {
@@ -73,7 +90,7 @@ pub fn context_tree(profile: &Profile, options: ContextOptions) -> Vec<ContextNo
         }
     }
     // The hottest comes off the stack first.
-    let coldest_first = |&a: &usize, &b: &usize| match inclusive[a].value.total_cmp(&inclusive[b].value) {
+    let coldest_first = |&a: &usize, &b: &usize| match weights[a].value.total_cmp(&weights[b].value) {
         Ordering::Equal => b.cmp(&a),
         unequal => unequal,
     };
@@ -92,7 +109,8 @@ pub fn context_tree(profile: &Profile, options: ContextOptions) -> Vec<ContextNo
             self_ns: row.self_ns,
             kernel_ns: row.kernel_ns,
             total_ns: inclusive[index],
-            share: share(inclusive[index], cpu_ns),
+            total_calls: calls[index],
+            share: share(weights[index], total),
             n_pruned: pruned.len() as u32,
             pruned_ns: pruned.into_iter().map(|child| inclusive[child]).sum(),
         });

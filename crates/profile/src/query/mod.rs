@@ -16,12 +16,13 @@ mod paths;
 mod ratio;
 mod regions;
 mod totals;
+mod values;
 
 use std::cmp::Ordering;
 
 pub use branches::{BranchRow, branches};
 pub use calls::{CallRow, Neighbour, Neighbours, calls, neighbours};
-pub use contexts::{ContextNode, ContextOptions, context_tree, inclusive_ns};
+pub use contexts::{ContextNode, ContextOptions, context_tree, inclusive_ns, is_timeless};
 pub use detail::{BlockDetail, FunctionDetail, function_detail};
 pub use edges::{EdgeRow, edges};
 pub use functions::{FunctionRow, functions};
@@ -32,6 +33,7 @@ pub use paths::{PathRank, PathRow, paths};
 pub use ratio::{ratio, share};
 pub use regions::{RegionRow, regions};
 pub use totals::{Totals, scale_factor, totals};
+pub use values::{ValueSite, value_sites};
 
 pub(crate) use branches::{Outcomes, outcomes};
 

@@ -14,10 +14,11 @@ pub struct Totals {
     pub cpu_ns: Estimate,
 }
 
-/// The factor within which all counts are right, with 95 % confidence; 1 in an exact profile.
+/// The factor within which counts are right, with 95 % confidence, if chance is left out; 1 in an exact profile.
 #[must_use]
 pub fn scale_factor(profile: &Profile) -> f64 {
-    let log = Estimate { variance: profile.scale_error * profile.scale_error, ..Estimate::default() };
+    let variance = profile.scale_error.powi(2) + profile.mix_error.powi(2);
+    let log = Estimate { variance, ..Estimate::default() };
     log.margin().exp()
 }
 

@@ -59,6 +59,7 @@ proptest! {
         prop_assert_eq!(merged.ticks["burst"], a.ticks["burst"] + b.ticks["burst"]);
         prop_assert_eq!(merged.unseen_at_most, a.unseen_at_most.max(b.unseen_at_most));
         prop_assert_eq!(merged.scale_error, a.scale_error.max(b.scale_error));
+        prop_assert_eq!(merged.mix_error, a.mix_error.max(b.mix_error));
         let n_outcomes = |profile: &Profile| profile.histories.iter().map(|row| row.n_taken + row.n_not_taken).sum::<u64>();
         prop_assert_eq!(n_outcomes(&merged), n_outcomes(&a) + n_outcomes(&b));
         let n_visits = |profile: &Profile| profile.loops.iter().flat_map(|row| &row.trips).sum::<u64>();

@@ -44,6 +44,7 @@ pub fn profile(seed: u64, size: Size) -> Profile {
     profile.threads.push(Thread { pid: 1 + random.below(2), tid: 7, command: "sort -n".to_owned(), cpu_ns: 1 << 40 });
     profile.unseen_at_most = random.below(100).into();
     profile.scale_error = f64::from(random.below(100)) / 100.0;
+    profile.mix_error = f64::from(random.below(100)) / 100.0;
     profile.unobserved_flow = random.estimate();
     profile
 }

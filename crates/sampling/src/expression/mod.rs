@@ -58,7 +58,8 @@ impl Expression {
     }
 
     /// Entries of all tables, where a sampler counts as one.
-    pub(crate) fn n_entries(&self) -> u64 {
+    #[must_use]
+    pub fn n_entries(&self) -> u64 {
         self.stages.iter().map(Stage::n_entries).fold(0, u64::saturating_add)
     }
 

@@ -21,6 +21,7 @@ use self::contexts::{AreaContexts, Callee, Tree};
 use self::counts::Gaps;
 
 use crate::props;
+use crate::record::events;
 use crate::record::process::Watched;
 use crate::record::translation::Translation;
 
@@ -45,6 +46,8 @@ pub struct Totals {
     pub native_cycles: u64,
     pub entries: u64,
     pub lost_paths: u64,
+    /// What loads loaded.
+    pub values: events::Totals,
     /// Processes that gave up waiting for copies, or whose counters could not be read.
     pub n_abandoned: u64,
 }
@@ -139,15 +142,21 @@ impl Totals {
     pub fn outcome(&self, exact: props::Exact, names: &HashMap<ModuleId, String>) -> Outcome {
         let mut builder = ExactBuilder::new();
         let mut outcome = Outcome { profile: Profile::default(), gaps: BTreeMap::new(), problems: Vec::new() };
+        let mut values = Vec::new();
         let mut modules: Vec<(&ModuleId, &Counted)> = self.modules.iter().collect();
         modules.sort_by_key(|&(id, _)| *id);
+        let has_paths = counting(exact).has_paths();
         let mut functions: FxHashMap<Callee, CodePlace> = FxHashMap::default();
         for (&id, counted) in modules {
             let name = names.get(&id).cloned().unwrap_or_default();
-            match add_module(&mut builder, &name, counted, &mut |number, place| {
+            let mut number = |number, place| {
                 functions.insert((id, number), place);
-            }) {
-                Ok(gaps) => drop(outcome.gaps.insert(name, gaps)),
+            };
+            match add_module(&mut builder, &name, counted, has_paths, &mut number) {
+                Ok((in_profile, gaps)) => {
+                    values.extend(self.values.rows(id, in_profile));
+                    outcome.gaps.insert(name, gaps);
+                }
                 Err(error) => outcome.problems.push(format!("{name}: {error:#}")),
             }
         }
@@ -156,6 +165,7 @@ impl Totals {
             outcome.problems.push(format!("calling contexts: {error:#}"));
         }
         outcome.profile = builder.profile();
+        outcome.profile.values = values;
         outcome
     }
 }
@@ -164,8 +174,9 @@ fn add_module(
     builder: &mut ExactBuilder,
     name: &str,
     counted: &Counted,
+    has_paths: bool,
     number: &mut dyn FnMut(u32, CodePlace),
-) -> Result<Gaps> {
+) -> Result<(ModuleId, Gaps)> {
     let translation = &counted.translation;
     let code = translation.code.get().context("its control flow is not known")?;
     let index = translation.blocks.get().context("its control flow is not known")?;
@@ -177,12 +188,14 @@ fn add_module(
             number(key, CodePlace { module: id, index: function.0 });
         }
     }
-    let unfinished = counts::unfinished(&module, &counted.stops);
-    counts::add(
+    let stops = if has_paths { counted.stops.as_slice() } else { &[] };
+    let unfinished = counts::unfinished(&module, stops);
+    let gaps = counts::add(
         builder,
         &module,
         &counts::Counted { cells, counters: &counted.cells, hashed: &counted.paths, unfinished: &unfinished },
-    )
+    )?;
+    Ok((id, gaps))
 }
 
 /// Whose a number is, and which of its numbers.

@@ -67,6 +67,12 @@ pub fn facts(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &En
         ("lost_contexts", totals.contexts.n_lost.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
+        ("value_events", totals.values.counters.n_events.to_string()),
+        ("value_messages", totals.values.counters.n_messages.to_string()),
+        ("value_events_told", totals.values.counters.weight.to_string()),
+        ("value_waits", totals.values.counters.n_waits.to_string()),
+        ("value_messages_lost", totals.values.counters.n_lost.to_string()),
+        ("value_events_foreign", totals.values.counters.n_foreign.to_string()),
         ("modules_translated", modules.n_translated.to_string()),
         ("modules_from_cache", modules.n_from_cache.to_string()),
         ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
@@ -106,6 +112,25 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &End
             thousands(profile.paths.len() as u64)
         ),
     );
+    let values = &totals.values.counters;
+    if values.n_messages > 0 {
+        let waits = if values.n_waits > 0 {
+            format!(", {} waits for strobe", thousands(values.n_waits))
+        } else {
+            String::new()
+        };
+        let lost =
+            if values.n_lost > 0 { format!(", {} messages lost", thousands(values.n_lost)) } else { String::new() };
+        line(
+            "values",
+            format!(
+                "{} loads at {} places, as {} messages{waits}{lost}",
+                thousands(values.n_events),
+                thousands(totals.values.n_sites() as u64),
+                thousands(values.n_messages)
+            ),
+        );
+    }
     let excursions = n_excursions(totals);
     line(
         "coverage",

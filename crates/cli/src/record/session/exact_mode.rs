@@ -49,6 +49,12 @@ impl Session<'_> {
             self.take_translation(done, Some(&mut *watched));
         }
         self.exact.take(watched);
+        if self.props.values.is_some() {
+            let process = std::sync::Arc::clone(&watched.process);
+            process.drain_events(&mut |messages| watched.events.take(messages));
+            let n_salvaged = process.salvage_events(&mut |messages| watched.events.take(messages));
+            self.exact.values.take(watched, n_salvaged);
+        }
     }
 
     /// Whether modules of a process are being translated, or their control flow found.

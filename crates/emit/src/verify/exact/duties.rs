@@ -170,8 +170,10 @@ fn blocks(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Duti
 /// Where the edge leads if it is that of a conditional jump that is taken. Of the two ways out of a block one follows from the other.
 fn taken_to(function: &FunctionFlow, edge: EdgeId) -> Option<Svma> {
     let cfg = &function.cfg;
+    let facts = cfg.edge_facts(edge);
     match cfg.block(cfg.graph.edge(edge).from).transfer {
-        Transfer::Branch(target) if cfg.edge_facts(edge).kind != EdgeKind::FallThrough => Some(target),
+        // What comes next may be another function.
+        Transfer::Branch(target) if facts.kind != EdgeKind::FallThrough && facts.target == Some(target) => Some(target),
         _ => None,
     }
 }

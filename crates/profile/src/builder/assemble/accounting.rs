@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::builder::Builder;
 use crate::builder::code_map::Region;
 use crate::builder::events::Event;
+use crate::builder::phases::{self, PhaseId};
 use crate::builder::strata::StratumPlace;
 use crate::builder::time_model::Slowness;
 use crate::builder::weights::Accounts;
@@ -20,6 +21,9 @@ use crate::model::ModuleId;
 #[derive(Debug)]
 pub(super) struct Accounting {
     pub accounts: Accounts,
+    /// By stratum.
+    pub phases: Vec<PhaseId>,
+    pub slowness: Vec<Slowness>,
     /// Time that belongs to no stratum.
     pub unknown_ns: f64,
 }
@@ -39,12 +43,15 @@ struct PlaceTime {
 }
 
 impl Accounting {
-    pub fn new(builder: &Builder, slowness: &[Slowness]) -> Accounting {
-        let duration_ns = builder.strata.durations_ns(slowness);
-        let (checks, n_counted) = StratumOf::new(builder).checks(builder, duration_ns.len());
+    pub fn new(builder: &Builder) -> Accounting {
+        let n_bursts = builder.strata.burst_counts();
+        let (checks, n_counted) = StratumOf::new(builder).checks(builder, n_bursts.len());
+        let phases = phases::find(&checks, &n_bursts);
+        let slowness = builder.strata.slowness(&builder.options.times, &phases);
+        let duration_ns = builder.strata.durations_ns(&slowness);
         let time_ns = vec![0.0; duration_ns.len()];
-        let accounts = Accounts { checks, n_counted, n_bursts: builder.strata.burst_counts(), duration_ns, time_ns };
-        let mut accounting = Accounting { accounts, unknown_ns: 0.0 };
+        let accounts = Accounts { checks, n_counted, n_bursts, duration_ns, time_ns };
+        let mut accounting = Accounting { accounts, phases, slowness, unknown_ns: 0.0 };
         accounting.share_time_out(builder);
         accounting
     }

@@ -34,11 +34,11 @@ const LEAST_UNWATCHED: f64 = 0.05;
 pub(super) fn profile(builder: &Builder) -> Profile {
     let known = &builder.tables.known;
     let functions = Functions::new(builder);
-    let slowness = builder.strata.slowness(&builder.options.times);
-    let accounts = Accounting::new(builder, &slowness);
+    let Accounting { accounts, phases, slowness, unknown_ns } = Accounting::new(builder);
     let unwatched = unwatched_share(builder);
-    let scales: Vec<f64> = weights::solve(&accounts.accounts).iter().map(|scale| scale * unwatched).collect();
-    let weights = builder.strata.weigh(&scales, &slowness, builder.user.n_ticks());
+    let scales: Vec<f64> = weights::solve(&accounts, &phases).iter().map(|scale| scale * unwatched).collect();
+    let weights = builder.strata.weigh(&scales, &slowness, &phases, builder.user.n_ticks());
+    let errors = weights.model_errors();
     let n_events = known.events.len();
     let is_complete = builder.options.coverage == Coverage::Complete;
     let estimates = match is_complete {
@@ -46,13 +46,14 @@ pub(super) fn profile(builder: &Builder) -> Profile {
         false => builder.strata.estimates(&weights, n_events),
     };
     let mut profile = Profile {
-        facts: facts(builder, accounts.unknown_ns),
+        facts: facts(builder, unknown_ns),
         modules: known.code.modules().cloned().collect(),
         functions: functions.rows(builder, &estimates),
         threads: builder.threads.clone(),
         ticks: builder.outcomes.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
         unseen_at_most: if is_complete { 0.0 } else { unseen_at_most(&weights) },
-        scale_error: if is_complete { 0.0 } else { weights.log_error() },
+        scale_error: if is_complete { 0.0 } else { errors.scale },
+        mix_error: if is_complete { 0.0 } else { errors.mix },
         ..Profile::default()
     };
     let unobserved = known.events.find(Event::UnobservedFlow);

@@ -40,7 +40,7 @@ struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     fn new(image: &Image<'_>, flow: &'a ModuleFlow, counting: Counting) -> Simulation<'a> {
-        let options = emit::Options { cluster: 0, probe: Probe::Exact(counting) };
+        let options = emit::Options { cluster: 0, probe: Probe::Exact(counting), events: emit::Events::default() };
         let copy = emit::translate(image, flow, options, &flow::Sequential);
         let cells = copy.cells().to_vec();
         let mut places = FxHashMap::default();

@@ -1,9 +1,13 @@
-//! Plots as SVG: bars by program with a line at the target, and curves.
+//! Plots as SVG: bars by program with a line at the target, and [`curves`].
 //!
 //! A plot is text without scripts, fonts or links, so that it can be put into a page, a document or a repository. Colours are readable on
 //! light and dark ground.
 
+mod curves;
+
 use std::fmt::Write as _;
+
+pub use curves::{Axis, Curve, curves};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 300.0;
@@ -110,43 +114,6 @@ pub fn bars(title: &str, labels: &[String], series: &[(&str, Vec<f64>)], low: f6
     canvas.finish()
 }
 
-/// Curves over a logarithmic horizontal axis.
-#[must_use]
-pub fn curves(title: &str, x_label: &str, series: &[(&str, Vec<(f64, f64)>)], low: f64, target: Option<f64>) -> String {
-    let points = || series.iter().flat_map(|(_, points)| points.iter().copied());
-    let mut canvas = Canvas::new(title, low, points().map(|(_, y)| y).chain(target).fold(low, f64::max));
-    let (first, last) =
-        points().fold((f64::INFINITY, 1.0), |(first, last): (f64, f64), (x, _)| (first.min(x), last.max(x)));
-    let (first, last) = (first.max(f64::MIN_POSITIVE).ln(), last.ln());
-    let across = |x: f64| {
-        let share = if last > first { (x.max(f64::MIN_POSITIVE).ln() - first) / (last - first) } else { 0.5 };
-        LEFT + (WIDTH - LEFT - RIGHT) * (0.03 + 0.94 * share)
-    };
-    for (index, (_, points)) in series.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let line: Vec<String> = points.iter().map(|&(x, y)| format!("{:.1},{:.1}", across(x), canvas.y(y))).collect();
-        let _ = writeln!(
-            canvas.svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-            line.join(" ")
-        );
-        for &(x, y) in points {
-            let (x, y) = (across(x), canvas.y(y));
-            let _ = writeln!(canvas.svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
-        }
-    }
-    let mut marks: Vec<f64> = points().map(|(x, _)| x).collect();
-    marks.sort_by(f64::total_cmp);
-    marks.dedup();
-    for x in marks {
-        canvas.text(across(x), HEIGHT - BOTTOM + 16.0, "text-anchor=\"middle\"", &short(x));
-    }
-    canvas.text(LEFT + (WIDTH - LEFT - RIGHT) / 2.0, HEIGHT - BOTTOM + 36.0, "text-anchor=\"middle\"", x_label);
-    canvas.target(target);
-    canvas.legend(&series.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    canvas.finish()
-}
-
 /// Text that may stand in a page.
 #[must_use]
 pub fn escaped(text: &str) -> String {
@@ -155,7 +122,16 @@ pub fn escaped(text: &str) -> String {
 
 /// A number of few digits.
 fn short(value: f64) -> String {
-    let text = format!("{value:.2}");
+    match value.abs() {
+        large if large >= 999_999.5 => format!("{} M", trimmed(value / 1e6)),
+        large if large >= 9_999.5 => format!("{} k", trimmed(value / 1e3)),
+        _ => trimmed(value),
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let n_decimals = if value != 0.0 && value.abs() < 0.1 { 3 } else { 2 };
+    let text = format!("{value:.n_decimals$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -173,15 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn curves_of_one_point_or_none_are_drawn() {
-        let svg = curves("T", "samples", &[("x", vec![(16.0, 0.5)]), ("none", vec![])], 0.0, None);
-        assert_eq!(svg.matches("<circle").count(), 1);
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    fn bars_of_nothing_are_an_empty_frame() {
         assert!(!bars("T", &[], &[], 0.0, None).contains("NaN"));
     }
 
     #[test]
     fn numbers_lose_their_zeros() {
-        assert_eq!([0.0, 1.5, 98.25, 1000.0].map(short), ["0", "1.5", "98.25", "1000"]);
+        let values = [0.0, 0.025, 1.5, 98.25, 1000.0, 12_000.0, 16e6];
+        assert_eq!(values.map(short), ["0", "0.025", "1.5", "98.25", "1000", "12 k", "16 M"]);
     }
 }

@@ -1,0 +1,125 @@
+//! Loads whose values hardly change, and how sure that is.
+
+use crate::estimate::Estimate;
+use crate::model::{FunctionId, ModuleId, Profile};
+
+/// An instruction that loads, and the values that it loaded most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueSite {
+    /// Its module.
+    pub module: ModuleId,
+    /// Its address.
+    pub address: u64,
+    /// The function that it is in, if that is known.
+    pub function: Option<FunctionId>,
+    /// How often it ran.
+    pub count: Estimate,
+    /// Values with how often each was loaded, the most frequent first; rare ones may be missing.
+    pub values: Vec<(u64, Estimate)>,
+    /// Share of the most frequent value.
+    pub invariance: f64,
+    /// 95 % interval of that; a point if every load was counted.
+    pub interval: (f64, f64),
+}
+
+/// All loads of a profile, or of one function, those first that a specialization for their most frequent value serves most often: by the number
+/// of loads times the least that the invariance can be.
+#[must_use]
+pub fn value_sites(profile: &Profile, function: Option<FunctionId>) -> Vec<ValueSite> {
+    let mut rows: Vec<_> = profile.values.iter().collect();
+    rows.sort_by_key(|row| (row.module, row.address, row.value));
+    let starts = function_starts(profile);
+    let sites = rows.chunk_by(|a, b| (a.module, a.address) == (b.module, b.address)).filter_map(|rows| {
+        // What is about all values comes first.
+        let (all, values) = rows.split_first().filter(|(all, _)| all.value.is_none() && all.count.value > 0.0)?;
+        let mut values: Vec<_> = values.iter().filter_map(|row| Some((row.value?, row.count))).collect();
+        values.sort_by(|a, b| b.1.value.total_cmp(&a.1.value).then(a.0.cmp(&b.0)));
+        let most = values.first().map_or(0.0, |&(_, count)| count.value);
+        let invariance = (most / all.count.value).min(1.0);
+        Some(ValueSite {
+            module: all.module,
+            address: all.address,
+            function: function_at(&starts, all.module, all.address),
+            count: all.count,
+            invariance,
+            interval: interval(invariance, all.count),
+            values,
+        })
+    });
+    let mut sites: Vec<ValueSite> = sites.filter(|site| function.is_none() || site.function == function).collect();
+    let worth = |site: &ValueSite| site.count.value * site.interval.0;
+    sites.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then((a.module, a.address).cmp(&(b.module, b.address))));
+    sites
+}
+
+fn function_starts(profile: &Profile) -> Vec<(ModuleId, u64, FunctionId)> {
+    let functions = profile.functions.iter().enumerate();
+    let mut starts: Vec<_> =
+        functions.map(|(index, row)| (row.module, row.address, FunctionId(index as u32))).collect();
+    starts.sort_unstable();
+    starts
+}
+
+/// The last function that starts at the address or before it.
+fn function_at(starts: &[(ModuleId, u64, FunctionId)], module: ModuleId, address: u64) -> Option<FunctionId> {
+    let index = starts.partition_point(|&(of, start, _)| (of, start) <= (module, address)).checked_sub(1)?;
+    let (of, _, id) = starts[index];
+    (of == module).then_some(id)
+}
+
+/// Wilson's interval of a share, seen in this many messages.
+fn interval(share: f64, all: Estimate) -> (f64, f64) {
+    const Z: f64 = 1.959_963_984_540_054;
+    if all.variance == 0.0 {
+        return (share, share);
+    }
+    let n = (all.seen.max(1)) as f64;
+    let middle = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+    let half = Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    ((middle - half).max(0.0), (middle + half).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LoadedValue;
+
+    fn row(address: u64, value: Option<u64>, count: Estimate) -> LoadedValue {
+        LoadedValue { module: ModuleId(0), address, value, count }
+    }
+
+    fn sampled(n_messages: u64) -> Estimate {
+        Estimate { value: 256.0 * n_messages as f64, variance: 255.0 * 256.0 * n_messages as f64, seen: n_messages }
+    }
+
+    #[test]
+    fn many_loads_of_one_value_come_first() {
+        let values = vec![
+            row(8, None, Estimate::exact(100)),
+            row(8, Some(7), Estimate::exact(90)),
+            row(8, Some(1), Estimate::exact(10)),
+            row(16, None, Estimate::exact(120)),
+            row(16, Some(3), Estimate::exact(12)),
+        ];
+        let profile = Profile { values, ..Profile::default() };
+        let sites = value_sites(&profile, None);
+        let shown: Vec<_> = sites.iter().map(|site| (site.address, site.invariance, site.interval)).collect();
+        assert_eq!(shown, [(8, 0.9, (0.9, 0.9)), (16, 0.1, (0.1, 0.1))]);
+        assert_eq!(sites[0].values[0].0, 7);
+    }
+
+    #[test]
+    fn few_messages_make_a_wide_interval() {
+        let of = |n: u64| {
+            let values = vec![row(8, None, sampled(n)), row(8, Some(7), sampled(n))];
+            value_sites(&Profile { values, ..Profile::default() }, None)[0].interval
+        };
+        assert!(of(1).0 < 0.3 && of(1000).0 > 0.99, "{:?} {:?}", of(1), of(1000));
+    }
+
+    #[test]
+    fn a_site_without_a_total_is_left_out() {
+        let profile = Profile { values: vec![row(8, Some(7), Estimate::exact(1))], ..Profile::default() };
+        assert!(value_sites(&profile, None).is_empty());
+    }
+}

@@ -1,0 +1,209 @@
+//! Events, from the buffer of a thread to the ring that the agent reads ([`wire::events`]).
+//!
+//! Everything here happens in the gate, with all signals blocked: a thread's buffer, compressor and end of the ring have one user at a time.
+//!
+//! **The compressor** is made when the first buffer is full, from an expression that the agent has checked. All that it allocates comes from the
+//! memory that the thread's area has for it ([`AreaMemory`]), and only then; what is given back stays unused. It lives as long as the area, and the
+//! next thread that has the area goes on with it.
+
+use alloc::boxed::Box;
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sampling::{Compressor as _, Dynamic, Expression, Message, Tuple};
+use wire::control::Control;
+use wire::events::{
+    COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS, Event, MAX_EXPRESSION, N_EVENTS, N_MESSAGES, RING,
+};
+
+use crate::area::Area;
+use crate::{exact, session};
+
+/// An event as a compressor sees it.
+#[repr(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Noted(Event);
+
+impl Tuple for Noted {
+    #[inline]
+    fn key(&self) -> [u64; 2] {
+        [u64::from(self.0.site), self.0.value]
+    }
+}
+
+/// Bytes at the start of the compressor's memory for the address of the compressor.
+const FIRST_BYTES: u64 = size_of::<*mut Dynamic<Noted>>() as u64;
+
+/// Prepares the buffer of an area that has never been used.
+pub fn initialize(area: &Area) {
+    let _ = area.header().next_event.compare_exchange(0, EMPTY, Relaxed, Relaxed);
+}
+
+/// Takes what is in the buffer.
+///
+/// # Safety
+/// The area must be the calling thread's, which is in the gate.
+pub unsafe fn deliver(area: &Area) {
+    let control = area.session.control;
+    if control.events.is_on.load(Relaxed) == 0 {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let events = unsafe { buffer(area) };
+    // A probe that a handler has interrupted, and emptied the buffer meanwhile, leaves nothing before its own place.
+    let n_void = events.iter().take_while(|noted| noted.0.site == 0).count();
+    let events = &mut events[n_void..];
+    area.header().events_taken.fetch_add(events.len() as u64, Relaxed);
+    let mut ring = Ring::new(area);
+    // SAFETY: the caller's promise.
+    match unsafe { compressor(area) } {
+        Some(compressor) => compressor.observe_all(events, &mut |message| ring.send(message)),
+        None => events.iter().for_each(|&tuple| ring.send(Message { tuple, weight: 1 })),
+    }
+    ring.publish();
+    events.fill(Noted(Event::default()));
+    area.header().next_event.store(EMPTY, Relaxed);
+}
+
+/// The calling thread or process ends: takes what is in the buffer, and what the compressor still holds.
+///
+/// # Safety
+/// As for [`deliver`].
+pub unsafe fn finish(area: &Area) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        deliver(area);
+        if area.header().compressor_bytes.load(Relaxed) != 0
+            && let Some(compressor) = compressor(area)
+        {
+            let mut ring = Ring::new(area);
+            compressor.drain(&mut |message| ring.send(message));
+            ring.publish();
+        }
+    }
+}
+
+/// # Safety
+/// As for [`deliver`]; there must be no other reference.
+unsafe fn buffer(area: &Area) -> &'static mut [Noted] {
+    let next = area.header().next_event.load(Relaxed);
+    let n_events = (next.wrapping_sub(EMPTY) / EVENT_WORDS).min(u64::from(N_EVENTS));
+    let start = (area.address() + u64::from(EVENTS)) as *mut Noted;
+    // SAFETY: lies in the area; only the thread writes there, and it is here. Any bytes are an event.
+    unsafe { core::slice::from_raw_parts_mut(start, n_events as usize) }
+}
+
+/// The area's compressor; `None` if events go as they are.
+///
+/// # Safety
+/// As for [`deliver`]; there must be no other reference.
+unsafe fn compressor(area: &Area) -> Option<&'static mut Dynamic<Noted>> {
+    let place = (area.address() + u64::from(COMPRESSOR)) as *mut *mut Dynamic<Noted>;
+    // SAFETY: the place is the thread's own; what is there was made by this process, because children do not have the area.
+    unsafe {
+        if area.header().compressor_bytes.load(Relaxed) == 0 {
+            area.header().compressor_bytes.store(FIRST_BYTES, Relaxed);
+            let seed = area.session.control.events.seed.load(Relaxed).wrapping_add(area.index as u64);
+            let made =
+                expression(area.session.control).map(|expression| Box::into_raw(Box::new(expression.build(seed))));
+            place.write(made.unwrap_or(null_mut()));
+        }
+        place.read().as_mut()
+    }
+}
+
+fn expression(control: &Control) -> Option<Expression> {
+    let mut text = [0; MAX_EXPRESSION];
+    for (bytes, word) in text.as_chunks_mut().0.iter_mut().zip(&control.events.expression) {
+        *bytes = word.load(Relaxed).to_le_bytes();
+    }
+    let len = control.events.expression_len.load(Relaxed) as usize;
+    core::str::from_utf8(text.get(..len).filter(|text| !text.is_empty())?).ok()?.parse().ok()
+}
+
+/// The writing end of the ring.
+struct Ring<'a> {
+    area: &'a Area,
+    sent: u64,
+    /// Messages that there is room for until the reader is asked.
+    room: u64,
+}
+
+impl Ring<'_> {
+    fn new(area: &Area) -> Ring<'_> {
+        let mut ring = Ring { area, sent: area.header().messages_sent.load(Relaxed), room: 0 };
+        ring.room = ring.current_room();
+        ring
+    }
+
+    fn current_room(&self) -> u64 {
+        let in_ring = self.sent.wrapping_sub(self.area.header().messages_read.load(Acquire));
+        u64::from(N_MESSAGES).saturating_sub(in_ring)
+    }
+
+    /// Sends a message, in several parts if it stands for very much.
+    fn send(&mut self, message: Message<Noted>) {
+        let mut left = message.weight;
+        while left != 0 {
+            let weight = u32::try_from(left).unwrap_or(u32::MAX);
+            self.put(Event { weight, ..message.tuple.0 });
+            left -= u64::from(weight);
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, message: Event) {
+        if self.room == 0 && !self.wait() {
+            self.area.header().messages_lost.fetch_add(1, Relaxed);
+            return;
+        }
+        let slot = self.sent % u64::from(N_MESSAGES);
+        let at = (self.area.address() + u64::from(RING)) as *mut Event;
+        // SAFETY: the slot lies in the ring, and the reader is done with it.
+        unsafe { at.add(slot as usize).write(message) };
+        self.sent += 1;
+        self.room -= 1;
+    }
+
+    fn publish(&self) {
+        self.area.header().messages_sent.store(self.sent, Release);
+    }
+
+    /// Waits for the agent to read. Whether there is room now.
+    #[cold]
+    fn wait(&mut self) -> bool {
+        self.publish();
+        self.room = self.current_room();
+        if self.room == 0 {
+            self.area.header().ring_waits.fetch_add(1, Relaxed);
+            // A good part of the ring, so that this does not happen again at once.
+            exact::wait_until(self.area.session.control, || self.current_room() >= u64::from(N_MESSAGES / 4));
+            self.room = self.current_room();
+        }
+        self.room != 0
+    }
+}
+
+/// Memory for compressors: that of the calling thread's area, given out once.
+struct AreaMemory;
+
+#[global_allocator]
+static MEMORY: AreaMemory = AreaMemory;
+
+// SAFETY: memory is given out once, aligned, and to one thread at a time, because each has its own.
+unsafe impl GlobalAlloc for AreaMemory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some(area) = session::attached().and_then(Area::own) else { return null_mut() };
+        let used = area.header().compressor_bytes.load(Relaxed);
+        let at = used.next_multiple_of(layout.align() as u64);
+        let end = at.saturating_add(layout.size() as u64);
+        if end > u64::from(COMPRESSOR_BYTES) {
+            return null_mut();
+        }
+        area.header().compressor_bytes.store(end, Relaxed);
+        (area.address() + u64::from(COMPRESSOR) + at) as *mut u8
+    }
+
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
