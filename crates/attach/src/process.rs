@@ -228,6 +228,7 @@ impl Process {
                 0 => entry.key = value,
                 8 => entry.count = value,
                 16 => entry.context = value as u32,
+                24 => entry.cycles = value,
                 _ => {}
             }
         })?;

@@ -91,16 +91,20 @@ pub struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
     probe: Probe,
 
-    /// Count all paths, or =blocks, or =nothing; takes a multiple of the time
+    /// Count all: paths, or =blocks, =contexts, =context-paths
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "paths",
           hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
+
+    /// Count all calling contexts, and add up in each: cycles
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["exact", "overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = parse_metric)]
+    metric: Option<()>,
 
     /// Note what loads load, in exact mode; `strobe values` shows it
     #[arg(long, requires = "exact")]
     values: bool,
 
-    /// How values are compressed in the program; none: every one crosses
+    /// How values are compressed, or none
     #[arg(long, value_name = "EXPR", requires = "values", default_value = DEFAULT_COMPRESSOR, value_parser = parse_compressor)]
     compress: String,
 
@@ -182,7 +186,7 @@ impl RecordArgs {
             keep_trace: self.keep_trace,
             verify: self.verify,
             probe: self.probe,
-            exact: self.exact,
+            exact: if self.metric.is_some() { Some(Exact::ContextCycles) } else { self.exact },
             values: self.values.then_some(self.compress),
             use_cache: !self.no_cache,
             quiet: self.quiet,
@@ -214,6 +218,17 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(hz) if (0.1..=10_000.0).contains(&hz) => Ok(hz),
         _ => Err("give ticks per second of CPU time, from 0.1 to 10000".to_owned()),
+    }
+}
+
+/// The only metric that needs no hardware counters.
+fn parse_metric(text: &str) -> Result<(), String> {
+    match text {
+        "cycles" => Ok(()),
+        "instructions" | "cache-misses" => {
+            Err("needs hardware counters, which strobe does not read yet; try cycles".to_owned())
+        }
+        _ => Err("not a metric; the one there is: cycles".to_owned()),
     }
 }
 

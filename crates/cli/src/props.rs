@@ -102,6 +102,9 @@ pub enum Exact {
     Contexts,
     /// Ball-Larus paths, by calling context
     ContextPaths,
+    /// Calls and cycles, by calling context
+    #[value(skip)]
+    ContextCycles,
     /// Nothing: what running in copies alone costs
     Nothing,
 }

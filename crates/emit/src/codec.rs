@@ -17,7 +17,7 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 const HEADER_WORDS: usize = 17;
 const N_COUNTERS: usize = 11;
 const CHECKSUM_BYTES: usize = 8;
@@ -30,7 +30,7 @@ const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 const LANDING_BYTES: usize = 8;
 /// Probes by their stored numbers.
-const PROBES: [Probe; 7] = [
+const PROBES: [Probe; 8] = [
     Probe::None,
     Probe::Trace,
     Probe::Exact(Counting::Nothing),
@@ -38,6 +38,7 @@ const PROBES: [Probe; 7] = [
     Probe::Exact(Counting::Paths),
     Probe::Exact(Counting::Contexts),
     Probe::Exact(Counting::ContextPaths),
+    Probe::Exact(Counting::ContextCycles),
 ];
 /// Bits of the stored number of the probe that say what is noted beside.
 const EVENTS_SHIFT: u32 = 32;

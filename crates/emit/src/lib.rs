@@ -95,6 +95,11 @@ impl Probe {
         matches!(self, Probe::Exact(counting) if counting.has_contexts())
     }
 
+    /// Whether cycles are charged to calling contexts.
+    pub(crate) fn has_cycles(self) -> bool {
+        self == Probe::Exact(Counting::ContextCycles)
+    }
+
     /// Whether paths are counted.
     pub(crate) fn has_paths(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_paths())

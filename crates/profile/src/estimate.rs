@@ -27,6 +27,12 @@ impl Estimate {
         Estimate { value: count as f64, variance: 0.0, seen: count }
     }
 
+    /// A quantity that was measured as a whole.
+    #[must_use]
+    pub fn measured(value: f64) -> Estimate {
+        Estimate { value, variance: 0.0, seen: 0 }
+    }
+
     /// Standard error.
     #[must_use]
     pub fn error(self) -> f64 {

@@ -27,7 +27,7 @@ pub fn make_wanted(area: &Area) {
     }
     if let Some(place) = table.find_free(key) {
         let context = table.enclosing(caller, key >> 32).unwrap_or(place);
-        table.write(place, ContextEntry { key, count: 0, context, reserved: [0; 3] });
+        table.write(place, ContextEntry { key, context, ..ContextEntry::default() });
         area.header().n_context_entries.fetch_add(1, Relaxed);
     }
 }

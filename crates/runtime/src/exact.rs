@@ -165,6 +165,7 @@ pub fn initialize(area: &Area) {
         (*header).is_in_gate = 0;
         (*header).hook_slot = 0;
         (*header).native_since = syscall::rdtsc();
+        (*header).charged_tsc = (*header).native_since;
         *gate_stack::records(area.index) = crate::resume::Records::default();
     }
     events::initialize(area);

@@ -147,7 +147,9 @@ pub struct ContextEntry {
     /// The context that the function then runs in: this one, or the one of the same function among those around it.
     pub context: u32,
     /// Zero.
-    pub reserved: [u32; 3],
+    pub reserved: u32,
+    /// Cycles of the time stamp counter in this context, if they are counted.
+    pub cycles: u64,
 }
 
 /// Bytes of an entry.

@@ -124,8 +124,8 @@ pub struct ThreadHeader {
     pub native_since: u64,
     /// The key of the context that a copy has not found, for the gate to make.
     pub wanted_context: u64,
-    /// Zero.
-    pub reserved: u64,
+    /// Time stamp counter when cycles were last charged to a context.
+    pub charged_tsc: u64,
 
     /// The clusters of the process.
     pub clusters: [Cluster; N_CLUSTERS],
@@ -233,6 +233,8 @@ pub mod offset {
     pub const FRAME: u32 = offset_of!(ThreadHeader, frame) as u32;
     /// Of the upper half of `frame`.
     pub const CONTEXT: u32 = FRAME + 4;
+    /// Of `charged_tsc`.
+    pub const CHARGED_TSC: u32 = offset_of!(ThreadHeader, charged_tsc) as u32;
     /// Of `wanted_context`.
     pub const WANTED_CONTEXT: u32 = offset_of!(ThreadHeader, wanted_context) as u32;
     /// Of `n_path_entries`.

@@ -59,7 +59,7 @@ fn contexts_are_those_of_the_source() {
     }
     let flags = ["-O1", "-fno-optimize-sibling-calls", "-fno-ipa-icf"];
     let executable = Program::new("contexts.cpp").flags(&flags).build();
-    for what in ["--exact=contexts", "--exact=context-paths"] {
+    for what in ["--exact=contexts", "--exact=context-paths", "--metric=cycles"] {
         let profile = counted(&executable, what);
         let mut calls: BTreeMap<String, f64> = BTreeMap::new();
         for (row, id) in profile.contexts.iter().zip((0..).map(ContextId)) {
@@ -71,6 +71,8 @@ fn contexts_are_those_of_the_source() {
         for (path, expected) in CALLS {
             assert_eq!(calls.get(path), Some(&expected), "{what}: {path}; of {calls:#?}");
         }
+        let is_timed = profile.contexts.iter().any(|row| row.self_ns.value > 0.0);
+        assert_eq!(is_timed, what == "--metric=cycles", "{what}");
         let recursion = |row: &profile::model::Recursion| {
             let [from, to] = [row.from, row.to].map(|id| own_path(&profile, id));
             (from == "main even odd" && to == "main even").then_some(row.count.value)

@@ -70,7 +70,7 @@ pub(crate) enum Paths {
 }
 
 /// Ends of the saves of `rax`, `rcx`, `rdx` and flags.
-const FOUR_SAVES_END: [u8; 4] = [9, 18, 27, 40];
+pub(super) const FOUR_SAVES_END: [u8; 4] = [9, 18, 27, 40];
 
 impl Code {
     /// Writes the code. The program is about to be at `original`, where `live` is what it needs.

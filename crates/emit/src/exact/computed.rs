@@ -165,6 +165,13 @@ impl Function<'_, '_> {
         holes.into_iter().for_each(|hole| chunk.asm.use_label(hole, not_found));
         chunk.asm.bind(has_twin);
         chunk.asm.store(offset::TWIN, Gpr::RAX);
+        // Where targets change all the time, this is cheaper than to try.
+        chunk.asm.bytes(&[0x65, 0x48, 0x83, 0x3c, 0x25]); // cmp qword gs:[cell], 0
+        let hole = chunk.position();
+        chunk.asm.bytes(&CELLS.to_le_bytes());
+        chunk.asm.bytes(&[0]);
+        chunk.set_cell(hole, search.cell);
+        chunk.asm.jump_to_if(Condition::NZ, taken);
         chunk.asm.bytes(&[0x31, 0xc0]); // xor eax, eax
         chunk.asm.bytes(&[0x8d, 0x48, 0x01]); // lea ecx, [rax + 1]
         chunk.asm.bytes(&[0x65, 0x48, 0x0f, 0xb1, 0x0c, 0x25]); // cmpxchg gs:[cell], rcx

@@ -26,6 +26,16 @@
 //! new:    mov gs:[wanted_context], rcx                        and to the gate
 //! ```
 //!
+//! Where cycles are counted, those since the last change of context are charged to the context that ends, before each of these:
+//!
+//! ```text
+//!         rdtsc; shl rdx, 32; or rax, rdx
+//!         mov rcx, gs:[charged_tsc]; mov gs:[charged_tsc], rax
+//!         sub rax, rcx
+//!         mov ecx, gs:[context]
+//!         add gs:[rcx + CONTEXTS + 24], rax
+//! ```
+//!
 //! Stubs of the linkage table are no functions of their own: they leave the context alone.
 
 use std::mem::offset_of;
@@ -34,11 +44,11 @@ use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::liveness::LiveSet;
 use wire::exact::{CONTEXT_BYTES, CONTEXT_HASH_FACTOR, CONTEXTS, ContextEntry, FRAME_MASK, N_CONTEXT_ENTRIES};
-use wire::recovery::kind;
+use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
-use super::code::with_register;
+use super::code::{FOUR_SAVES_END, with_register};
 use super::transfers::{ARRIVAL_SAVE_END, CallEnd, saved, write_restore};
 use super::{Cell, CellKind};
 use crate::asm::{Condition, Gpr, Label};
@@ -49,6 +59,7 @@ use crate::probe;
 const KEY: u32 = CONTEXTS + offset_of!(ContextEntry, key) as u32;
 const COUNT: u32 = CONTEXTS + offset_of!(ContextEntry, count) as u32;
 const CONTEXT: u32 = CONTEXTS + offset_of!(ContextEntry, context) as u32;
+const CYCLES: u32 = CONTEXTS + offset_of!(ContextEntry, cycles) as u32;
 
 /// The search for a context goes on behind the function.
 #[derive(Debug)]
@@ -86,7 +97,10 @@ impl Function<'_, '_> {
             edges.into_iter().any(|&edge| cfg.edge_facts(edge).kind == EdgeKind::Call)
         };
         match (entry, self.context_key) {
-            (Some(EntryKind::Primary | EntryKind::Secondary), Some(key)) => self.descend(at, live, key),
+            (Some(EntryKind::Primary | EntryKind::Secondary), Some(key)) => {
+                self.charge(at, live);
+                self.descend(at, live, key);
+            }
             (Some(EntryKind::Primary | EntryKind::Secondary), None) => {}
             (Some(EntryKind::LandingPad), _) => self.retake_context(at, live),
             _ if is_return_site() => self.retake_context(at, live),
@@ -102,12 +116,41 @@ impl Function<'_, '_> {
     /// What an edge out of the function does to the context, behind what it does to paths.
     pub fn write_context_departure(&mut self, edge: EdgeId, at: Original, live: LiveSet) {
         if self.ascends(edge) {
+            self.charge(at, live);
             with_register(self.chunk, at, live, |chunk, register| {
                 chunk.asm.load_dword(register, offset::CONTEXT);
                 chunk.asm.gs_based_dword(0x8b, register, register, KEY);
                 chunk.asm.store_dword(offset::CONTEXT, register);
             });
         }
+    }
+
+    /// Charges the cycles since the last change to the present context, if they are counted.
+    pub(super) fn charge(&mut self, at: Original, live: LiveSet) {
+        if !self.module.options.probe.has_cycles() {
+            return;
+        }
+        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
+        let saved = saved(keeps_flags) | saves::RDX;
+        let chunk = &mut *self.chunk;
+        chunk.begin_run(kind::PROBE, at, saved, FOUR_SAVES_END);
+        chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+        chunk.asm.store(offset::SAVED_RDX, Gpr::RDX);
+        if keeps_flags {
+            probe::save_flags(&mut chunk.asm);
+        }
+        chunk.asm.bytes(&[0x0f, 0x31]); // rdtsc
+        chunk.asm.bytes(&[0x48, 0xc1, 0xe2, 0x20]); // shl rdx, 32
+        chunk.asm.bytes(&[0x48, 0x09, 0xd0]); // or rax, rdx
+        chunk.asm.load(Gpr::RCX, offset::CHARGED_TSC);
+        chunk.asm.store(offset::CHARGED_TSC, Gpr::RAX);
+        chunk.asm.bytes(&[0x48, 0x29, 0xc8]); // sub rax, rcx
+        chunk.asm.load_dword(Gpr::RCX, offset::CONTEXT);
+        chunk.asm.bytes(&[0x65, 0x48, 0x01, 0x81]); // add gs:[rcx + CYCLES], rax
+        chunk.asm.bytes(&CYCLES.to_le_bytes());
+        chunk.asm.load(Gpr::RDX, offset::SAVED_RDX);
+        write_restore(chunk, saved);
     }
 
     fn descend(&mut self, at: Original, live: LiveSet, key: u32) {
@@ -159,6 +202,7 @@ impl Function<'_, '_> {
     }
 
     fn retake_context(&mut self, at: Original, live: LiveSet) {
+        self.charge(at, live);
         let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
         let saved = saved(keeps_flags);
         let chunk = &mut *self.chunk;

@@ -35,6 +35,8 @@ pub enum Counting {
     Contexts,
     /// The same, and Ball-Larus paths by calling context.
     ContextPaths,
+    /// Calls and cycles, by calling context.
+    ContextCycles,
 }
 
 impl Counting {
@@ -47,7 +49,7 @@ impl Counting {
     /// Whether calling contexts are kept.
     #[must_use]
     pub fn has_contexts(self) -> bool {
-        matches!(self, Counting::Contexts | Counting::ContextPaths)
+        matches!(self, Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles)
     }
 }
 

@@ -42,7 +42,7 @@ impl Plan {
                 let plan = paths::plan(module, id, Some(Paths::Context), chunk);
                 plan.unwrap_or_else(|| Plan::apart(module.function(id)))
             }
-            Counting::Contexts | Counting::ContextPaths => Plan::apart(module.function(id)),
+            Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles => Plan::apart(module.function(id)),
         }
     }
 

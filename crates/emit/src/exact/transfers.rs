@@ -169,6 +169,7 @@ impl Function<'_, '_> {
         let Some(to) = self.return_site(block) else { return };
         let Original(next_offset) = self.original(next);
         self.chunk.landings.push((Original(next_offset.wrapping_sub(1)), self.chunk.position()));
+        self.charge(Original(next_offset), self.needed_at(to));
         if self.has_frame() {
             self.take_frame(to, Original(next_offset));
         }

@@ -143,9 +143,21 @@ fn every_bit_of_code_that_keeps_contexts_matters() {
 }
 
 #[test]
+fn every_bit_of_code_that_charges_cycles_matters() {
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::ContextCycles), NO_EVENTS);
+}
+
+#[test]
 fn every_cell_matters() {
     let file = assemble(&counted());
-    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
+    for counting in [
+        Counting::Nothing,
+        Counting::Blocks,
+        Counting::Paths,
+        Counting::Contexts,
+        Counting::ContextPaths,
+        Counting::ContextCycles,
+    ] {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let Layout { addresses, runs, cells, cell_uses, cell_uses_end, .. } = subject.layout;
         assert!(cells < cell_uses && cell_uses < cell_uses_end, "{counting:?}");
@@ -162,7 +174,14 @@ fn every_cell_matters() {
 #[test]
 fn every_landing_matters() {
     let file = assemble(&counted());
-    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
+    for counting in [
+        Counting::Nothing,
+        Counting::Blocks,
+        Counting::Paths,
+        Counting::Contexts,
+        Counting::ContextPaths,
+        Counting::ContextCycles,
+    ] {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let start = subject.layout.cell_uses_end;
         let landings = (start..start + subject.copy().landings().count() * LANDING_BYTES).step_by(4);
@@ -192,6 +211,7 @@ fn every_run_matters() {
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks), NO_EVENTS);
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths), NO_EVENTS);
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextPaths), NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextCycles), NO_EVENTS);
 }
 
 pub fn every_run_of_a_copy_matters(file: &[u8], probe: Probe, events: Events) {

@@ -7,12 +7,13 @@ use flow::Sequential;
 use image::Image;
 
 const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
-const EXACT: [Probe; 5] = [
+const EXACT: [Probe; 6] = [
     Probe::Exact(Counting::Nothing),
     Probe::Exact(Counting::Blocks),
     Probe::Exact(Counting::Paths),
     Probe::Exact(Counting::Contexts),
     Probe::Exact(Counting::ContextPaths),
+    Probe::Exact(Counting::ContextCycles),
 ];
 
 #[track_caller]

@@ -28,13 +28,20 @@ fn all_shapes_verify() {
 #[test]
 fn all_shapes_verify_when_they_are_counted() {
     let file = assemble(&[SHAPES, COUNTED].concat());
-    for counting in [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::Contexts, Counting::ContextPaths] {
+    for counting in [
+        Counting::Nothing,
+        Counting::Blocks,
+        Counting::Paths,
+        Counting::Contexts,
+        Counting::ContextPaths,
+        Counting::ContextCycles,
+    ] {
         let copy = check(&parse(&file), "shapes", Probe::Exact(counting));
         let has = |kind: CellKind| copy.cells().iter().any(|cell| cell.kind == kind);
         let expected = match counting {
             Counting::Nothing => vec![CellKind::Target],
             Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
-            Counting::Contexts => vec![CellKind::Target, CellKind::Context],
+            Counting::Contexts | Counting::ContextCycles => vec![CellKind::Target, CellKind::Context],
             Counting::ContextPaths => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
             Counting::Paths => {
                 vec![CellKind::Target, CellKind::Paths, CellKind::HashedPaths, CellKind::LostPaths]

@@ -37,13 +37,18 @@ pub(super) fn profile(
     }
     profile.contexts =
         contexts.iter().filter_map(|row| Some(context(row, functions.id(modules, row.function)?))).collect();
+    for row in &profile.contexts {
+        if let Some(function) = profile.functions.get_mut(row.function.index()) {
+            function.self_ns += row.self_ns;
+        }
+    }
     profile.recursions = recursions.iter().map(|(&(from, to), &n)| recursion(from, to, n)).collect();
     profile
 }
 
 fn context(row: &CountedContext, function: FunctionId) -> Context {
     let parent = row.parent.map(|ContextNumber(parent)| ContextId(parent));
-    let [self_ns, kernel_ns] = [Estimate::default(); 2];
+    let (self_ns, kernel_ns) = (Estimate::measured(row.self_ns), Estimate::default());
     Context { parent, function, entries: Estimate::exact(row.n_calls), self_ns, kernel_ns }
 }
 

@@ -6,7 +6,7 @@
 //! ([`ExactBuilder::stretch`]) count in blocks and edges alone.
 //!
 //! All numbers are without error ([`Estimate::exact`]), and what was not seen did not happen. Tables that counters of control flow say
-//! nothing about (threads, times, system calls) are empty; they and names are the caller's to fill in.
+//! nothing about (threads, system calls; times, unless contexts have them) are empty; they and names are the caller's to fill in.
 
 mod assemble;
 mod loops;
@@ -63,6 +63,7 @@ struct CountedContext {
     parent: Option<ContextNumber>,
     function: CodePlace,
     n_calls: u64,
+    self_ns: f64,
 }
 
 /// A module and what ran in it.
@@ -250,13 +251,22 @@ impl ExactBuilder {
         parent.map_or(Ok(()), |parent| self.check_context(parent))?;
         let contexts = &mut self.contexts;
         let number = *self.context_numbers.entry((parent, function)).or_insert_with(|| {
-            contexts.push(CountedContext { parent, function, n_calls: 0 });
+            contexts.push(CountedContext { parent, function, n_calls: 0, self_ns: 0.0 });
             ContextNumber(contexts.len() as u32 - 1)
         });
         if let Some(row) = self.contexts.get_mut(number.0 as usize) {
             row.n_calls = row.n_calls.saturating_add(n);
         }
         Ok(number)
+    }
+
+    /// So much time was spent in a context itself.
+    ///
+    /// # Errors
+    /// If there is no such context.
+    pub fn context_time(&mut self, context: ContextNumber, ns: f64) -> Result<(), Error> {
+        self.contexts.get_mut(context.0 as usize).ok_or(NO_CONTEXT)?.self_ns += ns;
+        Ok(())
     }
 
     /// From one context, the function of another one around it (or of itself) was called `n` times.

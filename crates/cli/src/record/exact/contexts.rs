@@ -28,6 +28,7 @@ struct Node {
     parent: Option<u32>,
     callee: Callee,
     n_calls: u64,
+    cycles: u64,
 }
 
 /// The contexts of one thread area.
@@ -65,7 +66,9 @@ impl Tree {
             }
             if entry.context == place {
                 if let Some(node) = self.node(area, place, callee_of) {
-                    self.nodes[node as usize].n_calls += entry.count;
+                    let node = &mut self.nodes[node as usize];
+                    node.n_calls += entry.count;
+                    node.cycles += entry.cycles;
                 }
             } else if let Some(to) = self.node(area, entry.context, callee_of)
                 && let Some(from) = self.node(area, caller, callee_of)
@@ -97,7 +100,7 @@ impl Tree {
         for (at, callee) in ways.into_iter().rev() {
             let nodes = &mut self.nodes;
             let node = *self.children.entry((parent, callee)).or_insert_with(|| {
-                nodes.push(Node { parent, callee, n_calls: 0 });
+                nodes.push(Node { parent, callee, n_calls: 0, cycles: 0 });
                 nodes.len() as u32 - 1
             });
             area.nodes.insert(at, node);
@@ -106,7 +109,7 @@ impl Tree {
         parent
     }
 
-    /// Puts the tree into a profile, with the entries of functions if `counts_entries`.
+    /// Puts the tree into a profile, with the entries of functions if `counts_entries`. Cycles become times.
     ///
     /// # Errors
     /// If there are no such functions.
@@ -115,6 +118,7 @@ impl Tree {
         builder: &mut ExactBuilder,
         functions: &FxHashMap<Callee, CodePlace>,
         counts_entries: bool,
+        ns_per_cycle: f64,
     ) -> Result<()> {
         let mut numbers: Vec<Option<ContextNumber>> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -124,7 +128,9 @@ impl Tree {
                     if counts_entries {
                         builder.entries(place.module, place.index, node.n_calls)?;
                     }
-                    Some(builder.context(parent, place, node.n_calls)?)
+                    let number = builder.context(parent, place, node.n_calls)?;
+                    builder.context_time(number, node.cycles as f64 * ns_per_cycle)?;
+                    Some(number)
                 }
                 None => parent,
             };

@@ -32,6 +32,7 @@ pub fn counting(exact: props::Exact) -> emit::Counting {
         props::Exact::Blocks => emit::Counting::Blocks,
         props::Exact::Contexts => emit::Counting::Contexts,
         props::Exact::ContextPaths => emit::Counting::ContextPaths,
+        props::Exact::ContextCycles => emit::Counting::ContextCycles,
         props::Exact::Nothing => emit::Counting::Nothing,
     }
 }
@@ -139,7 +140,7 @@ pub struct Outcome {
 
 impl Totals {
     /// Makes the profile. `names` are the paths of modules.
-    pub fn outcome(&self, exact: props::Exact, names: &HashMap<ModuleId, String>) -> Outcome {
+    pub fn outcome(&self, exact: props::Exact, ns_per_cycle: f64, names: &HashMap<ModuleId, String>) -> Outcome {
         let mut builder = ExactBuilder::new();
         let mut outcome = Outcome { profile: Profile::default(), gaps: BTreeMap::new(), problems: Vec::new() };
         let mut values = Vec::new();
@@ -160,8 +161,8 @@ impl Totals {
                 Err(error) => outcome.problems.push(format!("{name}: {error:#}")),
             }
         }
-        let counts_entries = exact == props::Exact::Contexts;
-        if let Err(error) = self.contexts.fill(&mut builder, &functions, counts_entries) {
+        let counts_entries = !has_paths;
+        if let Err(error) = self.contexts.fill(&mut builder, &functions, counts_entries, ns_per_cycle) {
             outcome.problems.push(format!("calling contexts: {error:#}"));
         }
         outcome.profile = builder.profile();

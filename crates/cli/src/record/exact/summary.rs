@@ -16,6 +16,7 @@ fn what(exact: Exact) -> &'static str {
         Exact::Blocks => "blocks",
         Exact::Contexts => "calling contexts",
         Exact::ContextPaths => "paths by calling context",
+        Exact::ContextCycles => "calling contexts with cycles",
         Exact::Nothing => "nothing",
     }
 }

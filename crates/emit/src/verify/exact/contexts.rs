@@ -4,6 +4,7 @@
 //!   there, or else goes to the gate, having counted nothing.
 //! * Arriving at a return site or landing pad by its address makes the context what a frame with the same stack pointer has, or else the root.
 //! * A tail call makes it the one around the function.
+//! * Where cycles are counted, those since the last time are charged to the present context before each of these, and after a return.
 //! * Stubs of the linkage table have no context, and what control does there leaves it alone.
 
 use flow::callgraph::FunctionId;
@@ -14,7 +15,7 @@ use wire::exact::{CONTEXT_BYTES, ContextEntry, N_CONTEXT_ENTRIES, ROOT_CONTEXT};
 use wire::sample::EndReason;
 
 use super::super::Fault;
-use super::super::state::{Flags, RAX, RCX, State, Value};
+use super::super::state::{Flags, RAX, RCX, RDX, State, Value};
 use super::cells::Cells;
 use super::duties::Duties;
 use super::state::{Context, ContextSearch, Done, Known, Outcome};
@@ -24,6 +25,7 @@ use crate::module::Module;
 pub(super) const KEY: u32 = std::mem::offset_of!(ContextEntry, key) as u32;
 pub(super) const COUNT: u32 = std::mem::offset_of!(ContextEntry, count) as u32;
 pub(super) const CONTEXT: u32 = std::mem::offset_of!(ContextEntry, context) as u32;
+pub(super) const CYCLES: u32 = std::mem::offset_of!(ContextEntry, cycles) as u32;
 pub(super) const HASH_SHIFT: u8 = (64 - N_CONTEXT_ENTRIES.ilog2()) as u8;
 pub(super) const PLACE_SHIFT: u8 = CONTEXT_BYTES.ilog2() as u8;
 pub(super) const PLACE_MASK: u32 = N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1;
@@ -41,12 +43,18 @@ pub(super) fn add(module: &Module<'_, '_>, id: FunctionId, key: Option<u32>, dut
     duties.edges.resize(cfg.graph.n_edges(), Done::NOTHING);
     duties.skips_arrivals = true;
     for block in cfg.graph.blocks() {
-        duties.arrivals[block.index()].context = at_arrival(module, id, block, key);
+        let context = at_arrival(module, id, block, key);
+        let is_charged = module.options.probe.has_cycles() && context != Context::Kept;
+        let done = &mut duties.arrivals[block.index()];
+        *done = Done { context, is_charged, ..*done };
     }
     if key.is_some() {
         duties.n_listed += 1;
         let tail_calls = cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::TailCall);
-        tail_calls.for_each(|edge| duties.edges[edge.index()].context = Context::Parent);
+        for edge in tail_calls {
+            let done = &mut duties.edges[edge.index()];
+            *done = Done { context: Context::Parent, is_charged: module.options.probe.has_cycles(), ..*done };
+        }
     }
 }
 
@@ -97,6 +105,23 @@ pub(super) fn count(state: &mut State) -> Option<()> {
     is_found.then(|| state.exact.search = ContextSearch::Counted(key))
 }
 
+/// The counter is noted for the next time.
+pub(super) fn note_time(state: &mut State, from: usize) -> Option<()> {
+    let is_now = state.registers[from] == Value::Exact(Known::Now);
+    let was_loaded = state.registers[RCX] == Value::Exact(Known::Charged);
+    (is_now && was_loaded).then(|| state.exact.has_noted_time = true)
+}
+
+/// Cycles are charged to the present context.
+pub(super) fn charge(state: &mut State, insn: &Instruction) -> Option<()> {
+    let exact = &mut state.exact;
+    let has_cycles = insn.code() == Code::Add_rm64_r64
+        && insn.op1_register() == Register::RAX
+        && state.registers[RAX] == Value::Exact(Known::Elapsed);
+    let is_first = !exact.done.is_charged && matches!(exact.done.context, Context::Kept | Context::Foreign);
+    (has_cycles && is_first).then(|| exact.done.is_charged = true)
+}
+
 /// The gate is asked for an entry.
 pub(super) fn want(state: &mut State, from: usize) -> Option<()> {
     let is_key = matches!(state.registers[from], Value::Exact(Known::ContextKey(..)));
@@ -117,6 +142,17 @@ pub(super) fn compare(state: &State, insn: &Instruction) -> Option<Outcome> {
 /// Arithmetic on the way to the place of an entry. Returns what the first operand becomes.
 pub(super) fn calculate(state: &mut State, insn: &Instruction) -> Option<Known> {
     let [first, second] = [insn.op0_register(), insn.op1_register()];
+    if insn.code() == Code::Shl_rm64_imm8 && first == Register::RDX && insn.immediate8() == 32 {
+        let is_time = state.registers[RDX] == Value::TimeHigh;
+        state.flags = Flags::Junk;
+        return is_time.then_some(Known::HighTime);
+    }
+    if insn.code() == Code::Or_rm64_r64 && [first, second] == [Register::RAX, Register::RDX] {
+        let is_time = state.registers[RAX] == Value::TimeLow;
+        let is_whole = is_time && state.registers[RDX] == Value::Exact(Known::HighTime);
+        state.flags = Flags::Junk;
+        return is_whole.then_some(Known::Now);
+    }
     let [rax, rcx] = [RAX, RCX].map(|number| match state.registers[number] {
         Value::Exact(known) => Some(known),
         _ => None,
@@ -125,6 +161,10 @@ pub(super) fn calculate(state: &mut State, insn: &Instruction) -> Option<Known> 
         (Code::Or_rm64_r64, Known::HighKey(key)) if [first, second] == [Register::RCX, Register::RAX] => {
             let Known::Context(context) = rcx? else { return None };
             Known::ContextKey(key, context)
+        }
+        (Code::Sub_rm64_r64, Known::Now) if [first, second] == [Register::RAX, Register::RCX] => {
+            let has_both = rcx? == Known::Charged && state.exact.has_noted_time;
+            has_both.then_some(Known::Elapsed)?
         }
         (Code::Imul_r64_rm64, Known::Factor) if [first, second] == [Register::RAX, Register::RCX] => {
             matches!(rcx?, Known::ContextKey(..)).then_some(Known::ContextHash)?

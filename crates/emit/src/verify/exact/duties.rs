@@ -101,7 +101,9 @@ impl Duties {
                 Some(counter) => paths::duties(module, id, cells, counter),
                 None => blocks(module, id, cells),
             },
-            Counting::Nothing | Counting::Contexts | Counting::ContextPaths => Ok(Duties::default()),
+            Counting::Nothing | Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles => {
+                Ok(Duties::default())
+            }
         }
     }
 

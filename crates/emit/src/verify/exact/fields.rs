@@ -56,7 +56,7 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
                 Field::Frame(FRAME_VALUE) if state.exact.is_same => Known::LeftFrame,
                 Field::Frame(FRAME_CONTEXT) if state.exact.is_same => Known::LeftContext,
                 Field::Header(offset::CONTEXT) => Known::Context(state.exact.done.context),
-                Field::Present(contexts::KEY) => Known::ParentContext,
+                Field::Present(contexts::KEY) if state.exact.done.context == Context::Kept => Known::ParentContext,
                 Field::Context(at) => contexts::load(state, at)?,
                 _ => return None,
             });
@@ -101,7 +101,7 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
         (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => within(PATHS).map(Field::Path),
         (base, Register::None) => match value(base)? {
             Known::ContextPlace => within(CONTEXTS).map(Field::Context),
-            Known::Context(Context::Kept) => within(CONTEXTS).map(Field::Present),
+            Known::Context(_) => within(CONTEXTS).map(Field::Present),
             _ => None,
         },
         _ => None,
@@ -123,6 +123,7 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
             exact.claim.take_if(|claim| claim.cell == cell && claim.has_twin)?;
         }
         (Field::Frame(FRAME_KEY), Value::Program) if from == RSP => exact.left.has_key = true,
+        (Field::Header(offset::CHARGED_TSC), _) => contexts::note_time(state, from)?,
         (Field::Header(offset::WANTED_CONTEXT), _) => contexts::want(state, from)?,
         (Field::Return, Value::Exact(Known::NewReturnEntry)) => {}
         (Field::Header(offset::TWIN), twin @ Value::Exact(Known::Place(_) | Known::Landing | Known::TableTwin)) => {
@@ -139,6 +140,7 @@ fn load(state: &State, field: Field) -> Option<Value> {
         Field::Cell(cell) if state.exact.remembered.is_some_and(|remembered| remembered + 1 == cell) => Value::Twin,
         Field::Cell(cell) => Value::Exact(Known::Count(cell)),
         Field::Return => Value::Exact(Known::ReturnEntry),
+        Field::Header(offset::CHARGED_TSC) => Value::Exact(Known::Charged),
         Field::Path(PATH_KEY) => Value::Exact(Known::EntryKey),
         Field::Header(offset::TWIN) if state.fields.twin == Value::Twin => Value::Twin,
         Field::Header(offset::SAVED_RDX) if state.fields.saved_rdx == Value::Exact(Known::Row) => {
@@ -188,6 +190,10 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
             state.exact.done.frame = Frame::PlusRow(index);
             return Some(Flags::Junk);
         }
+        (_, Field::Present(contexts::CYCLES)) => {
+            contexts::charge(state, insn)?;
+            return Some(Flags::Junk);
+        }
         (_, Field::Context(contexts::KEY)) => contexts::compare(state, insn)?,
         (Code::Cmp_r64_rm64, Field::Frame(FRAME_KEY)) if insn.op0_register() == Register::RSP => Outcome::SameFrame,
         (Code::Sub_r64_rm64, Field::Header(offset::TARGET)) if rax == Value::Exact(Known::Landing) => {
@@ -213,6 +219,7 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
         (Code::Cmp_r64_rm64, Field::Cell(cell)) if first == Some(Value::Target) && is_own(cell) => {
             Outcome::Remembered(cell)
         }
+        (Code::Cmp_rm64_imm8, Field::Cell(cell)) if is_own(cell) && insn.immediate8() == 0 => Outcome::InUse,
         (Code::Cmpxchg_rm64_r64, Field::Cell(cell)) if is_own(cell) && insn.op1_register() == Register::RCX => {
             let is_ready = (rax, rcx) == (Value::Exact(Known::Zero), Value::Exact(Known::One));
             (is_ready && state.exact.claim.is_none()).then_some(())?;

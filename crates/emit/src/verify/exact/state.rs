@@ -66,6 +66,11 @@ pub(in super::super) enum Known {
     EnteredContext(u32),
     ParentContext,
     LeftContext,
+    /// The upper half of the time stamp counter, all of it, what it was when cycles were charged last, and the difference.
+    HighTime,
+    Now,
+    Charged,
+    Elapsed,
     /// The row of a jump through a table, and what its entry with this index holds.
     Row,
     RowAmount(u32),
@@ -85,6 +90,8 @@ pub(in super::super) enum Outcome {
     HasLanding(usize),
     /// Zero: the cell remembers the target.
     Remembered(u32),
+    /// Not zero: the cell remembers another target.
+    InUse,
     /// Zero: the cell was free and is taken.
     Taken(u32),
     /// Zero: the entry of the path table is that of the path.
@@ -170,10 +177,13 @@ pub(in super::super) struct Done {
     pub frame: Frame,
     pub end: Option<End>,
     pub context: Context,
+    /// Cycles were charged to the context before it changed.
+    pub is_charged: bool,
 }
 
 impl Done {
-    pub const NOTHING: Done = Done { cells: [None; 2], frame: Frame::Kept(0), end: None, context: Context::Kept };
+    pub const NOTHING: Done =
+        Done { cells: [None; 2], frame: Frame::Kept(0), end: None, context: Context::Kept, is_charged: false };
 
     /// A cell goes up; `None` if more do than any way has.
     pub fn count(mut self, cell: u32) -> Option<Done> {
@@ -232,6 +242,8 @@ pub(in super::super) struct Progress {
     pub has_moved: bool,
     /// The key of the entry in hand, of the return table or of the frames, is the right one.
     pub is_same: bool,
+    /// The counter has been noted for the next time.
+    pub has_noted_time: bool,
     /// The key is that of another one.
     pub is_other: bool,
     pub search: ContextSearch,
@@ -257,6 +269,7 @@ impl Default for Progress {
             called: None,
             has_moved: false,
             is_same: false,
+            has_noted_time: false,
             is_other: false,
             search: ContextSearch::Looking,
             returning: None,

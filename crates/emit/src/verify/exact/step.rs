@@ -291,7 +291,7 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
         }
         (Outcome::SameContext, Code::Jne_rel32_64) => state.exact.search = ContextSearch::Found,
         (Outcome::NoContext, Code::Je_rel32_64) => taken.exact.search = ContextSearch::Missing,
-        (Outcome::LastByteSpan(_), Code::Jae_rel32_64) => {}
+        (Outcome::LastByteSpan(_), Code::Jae_rel32_64) | (Outcome::InUse, Code::Jne_rel32_64) => {}
         (Outcome::HasLanding(cluster), Code::Jne_rel32_64) => {
             state.registers[RAX] = Value::Exact(Known::FoundLanding(cluster));
         }

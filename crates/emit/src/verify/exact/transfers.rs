@@ -174,10 +174,12 @@ impl Walker<'_, '_> {
         if frame.has_context {
             state.exact.done.context = Context::Foreign;
         }
+        let is_charged = self.module.options.probe.has_cycles();
         if frame.has_key {
             // Without the caller's frame, it arrives like any other.
-            duty.before = Some(state.exact.done);
+            duty.before = Some(Done { is_charged, ..state.exact.done });
         }
+        duty.behind = duty.behind.map(|done| Done { is_charged, ..done });
         let landing = self.walk(at, state, &Task { pending: Pending::Nothing, goal: Goal::Block, duty })?;
         landing.map(drop).ok_or(Fault::Transfer { at })
     }
@@ -240,6 +242,10 @@ impl Walker<'_, '_> {
         let is_system_call = matches!(task.pending, Pending::SystemCall { .. });
         let expected = match before {
             Some(before) if before == state.point && is_system_call => Done::NOTHING,
+            // It will be done once more when there is a context.
+            None if state.why == Some(EndReason::NewContext) => {
+                Done { is_charged: self.module.options.probe.has_cycles(), ..task.duty.gone }
+            }
             Some(before) if before == state.point => return Err(Fault::Transfer { at }),
             _ => task.duty.gone,
         };
