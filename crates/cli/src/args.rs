@@ -17,7 +17,7 @@ use crate::props::{
 #[derive(Debug, Parser)]
 #[command(name = "strobe", version, before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 100, disable_help_flag = true)]
 pub struct Args {
-    /// Use colour: auto (on a terminal, unless NO_COLOR is set), always, never
+    /// Use colour: auto (on a terminal without NO_COLOR), always, never
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_possible_values = true, hide_default_value = true)]
     color: Color,
 

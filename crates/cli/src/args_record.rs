@@ -27,7 +27,9 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = "profile.strobe")]
     output: PathBuf,
 
-    /// Share of the program's CPU time that recording may cost, in percent [default: 1, unless --rate and --burst are both given]
+    /// Percent of the program's CPU time that recording may cost [default: 1]
+    ///
+    /// There is no such limit by default if --rate and --burst are both given.
     #[arg(long, value_name = "PCT", value_parser = parse_percent)]
     overhead: Option<f64>,
 
@@ -104,9 +106,13 @@ pub struct RecordArgs {
     #[arg(long, requires = "exact")]
     values: bool,
 
-    /// How values are compressed, or none
-    #[arg(long, value_name = "EXPR", requires = "values", default_value = DEFAULT_COMPRESSOR, value_parser = parse_compressor)]
+    /// How the program compresses values [default: H[P256]2048]; none: not
+    #[arg(long, value_name = "EXPR", requires = "values", default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
     compress: String,
+
+    /// Write all values to a file instead of counting them: address and value, 8 bytes each, little-endian
+    #[arg(long, value_name = "FILE", requires = "values", conflicts_with = "compress", hide = true)]
+    value_stream: Option<PathBuf>,
 
     /// Bytes of stack to keep with each tick
     #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(0..=131_072))]
@@ -132,8 +138,7 @@ pub struct RecordArgs {
 const EXAMPLES: &str = "\
 Examples:
   strobe record -- gzip -k big.tar
-  strobe record --overhead 0.2 -o nightly.strobe -- ./server --config prod.toml
-  strobe record --rate 250 --burst 1000 --duration 10s -- python3 train.py";
+  strobe record --overhead 0.2 -o nightly.strobe -- ./server --config prod.toml";
 
 /// Start or stop a recording from outside
 #[derive(Debug, ClapArgs)]
@@ -187,7 +192,8 @@ impl RecordArgs {
             verify: self.verify,
             probe: self.probe,
             exact: if self.metric.is_some() { Some(Exact::ContextCycles) } else { self.exact },
-            values: self.values.then_some(self.compress),
+            values: self.values.then(|| if self.value_stream.is_some() { String::new() } else { self.compress }),
+            value_stream: self.value_stream,
             use_cache: !self.no_cache,
             quiet: self.quiet,
             live: self.live,

@@ -54,6 +54,8 @@ pub struct RecordProps {
     pub exact: Option<Exact>,
     /// Note what loads load, and compress it so in the program; nothing: not at all.
     pub values: Option<String>,
+    /// Where values go instead of being counted.
+    pub value_stream: Option<PathBuf>,
     pub use_cache: bool,
     pub quiet: bool,
     /// Whether the profile is shown while it grows.

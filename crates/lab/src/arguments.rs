@@ -156,6 +156,14 @@ pub enum BenchJob {
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
     },
+    /// CPU time of programs and of strobe when values of all loads are noted: compressed in the program, and not.
+    Values {
+        #[command(flatten)]
+        selection: Selection,
+        /// Runs of each kind, of which the cheapest counts.
+        #[arg(long, default_value = "3")]
+        rounds: NonZeroUsize,
+    },
     /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (4 minutes); and of
     /// strobe that never ticks, by processes in turn.
     Units {

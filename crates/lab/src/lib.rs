@@ -38,3 +38,4 @@ pub mod table;
 pub mod threads;
 pub mod transparency;
 pub mod units;
+pub mod values_cost;

@@ -11,13 +11,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lab::compress::{self, report, trace};
+use lab::compress::stream::Kind;
+use lab::compress::{self, report, trace, values};
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
 use lab::{
     accuracy, bench, claims, complete, corpus, exact_oracle, exact_speed, fuzz, net, oracle, peers, pgo, stratified,
-    table, transparency, units,
+    table, transparency, units, values_cost,
 };
 
 use arguments::{
@@ -98,6 +99,11 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let (data, programs) = selection.prepare()?;
             let strobe = transparency::strobe_program()?;
             show(exact_speed::measure(&strobe, &data, &programs, rounds.get())?).map(|()| true)
+        }
+        Job::Bench(BenchJob::Values { selection, rounds }) => {
+            let (data, programs) = selection.prepare()?;
+            let strobe = transparency::strobe_program()?;
+            show(values_cost::measure(&strobe, &data, &programs, rounds.get())?).map(|()| true)
         }
         Job::Bench(BenchJob::Units { rounds, processes, dir }) => {
             let strobe = transparency::strobe_program()?;
@@ -202,7 +208,10 @@ fn stream_job(arguments: &StreamArguments) -> anyhow::Result<bool> {
     std::fs::create_dir_all(out)?;
     let wanted = trace::Wanted { kind: *kind, skip: *skip, n_events: *events };
     let record = |name: &str, program: &str, dir: &Path| -> anyhow::Result<()> {
-        let stream = trace::record(name, program, dir, wanted)?;
+        let stream = match kind {
+            Kind::Values => values::record(&transparency::strobe_program()?, name, program, dir, wanted)?,
+            _ => trace::record(name, program, dir, wanted)?,
+        };
         let path = out.join(format!("{name}-{kind}.zst"));
         stream.write(&path)?;
         show(format!("{}: {} events\n", path.display(), table::grouped(stream.events.len() as u64)))

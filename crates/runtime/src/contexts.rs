@@ -84,7 +84,7 @@ impl Table<'_> {
     /// The context of the function among `context` and those around it.
     fn enclosing(&self, mut context: u32, function: u64) -> Option<u32> {
         for _ in 0..N_CONTEXT_ENTRIES {
-            if context == ROOT_CONTEXT || context == LOST_CONTEXT || context % CONTEXT_BYTES != 0 {
+            if context == ROOT_CONTEXT || context == LOST_CONTEXT || !context.is_multiple_of(CONTEXT_BYTES) {
                 return None;
             }
             let key = self.read(context & (N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1)).key;

@@ -3,7 +3,8 @@
 //! Everything here happens in the gate, with all signals blocked: a thread's buffer, compressor and end of the ring have one user at a time.
 //!
 //! **The compressor** is made when the first buffer is full, from an expression that the agent has checked. All that it allocates comes from the
-//! memory that the thread's area has for it ([`AreaMemory`]), and only then; what is given back stays unused. It lives as long as the area, and the
+//! memory that the thread's area has for it ([`AreaMemory`]), and only then; what is given back stays unused. Should that not be enough, the kernel is
+//! asked: a compressor that is too large must not cost the program its life. It lives as long as the area, and the
 //! next thread that has the area goes on with it.
 
 use alloc::boxed::Box;
@@ -18,7 +19,8 @@ use wire::events::{
 };
 
 use crate::area::Area;
-use crate::{exact, session};
+use crate::session::{ANONYMOUS, PRIVATE, READ, WRITE};
+use crate::{exact, session, syscall};
 
 /// An event as a compressor sees it.
 #[repr(transparent)]
@@ -199,11 +201,18 @@ unsafe impl GlobalAlloc for AreaMemory {
         let at = used.next_multiple_of(layout.align() as u64);
         let end = at.saturating_add(layout.size() as u64);
         if end > u64::from(COMPRESSOR_BYTES) {
-            return null_mut();
+            return from_kernel(layout.size() as u64);
         }
         area.header().compressor_bytes.store(end, Relaxed);
         (area.address() + u64::from(COMPRESSOR) + at) as *mut u8
     }
 
     unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+
+/// Memory at a multiple of a page.
+fn from_kernel(n_bytes: u64) -> *mut u8 {
+    // SAFETY: a new range, of which nobody knows.
+    let mapped = unsafe { syscall::mmap(0, n_bytes, READ | WRITE, PRIVATE | ANONYMOUS, -1) };
+    mapped.map_or(null_mut(), |at| at as *mut u8)
 }

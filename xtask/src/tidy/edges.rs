@@ -33,7 +33,7 @@ const RULES: &[Rule] = &[
         pure: false,
     },
     Rule { name: "profile", may_use: &[], pure: true },
-    Rule { name: "runtime", may_use: &["wire"], pure: false },
+    Rule { name: "runtime", may_use: &["sampling", "wire"], pure: false },
     Rule { name: "sampling", may_use: &[], pure: true },
     Rule { name: "store", may_use: &["profile"], pure: false },
     Rule { name: "wire", may_use: &[], pure: true },

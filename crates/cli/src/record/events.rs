@@ -4,13 +4,18 @@
 //! for all that it holds, and totals are right in any case.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
 
+use anyhow::{Context as _, Result};
 use attach::EventCounters;
 use profile::Estimate;
 use profile::model::{LoadedValue, ModuleId};
 use rustc_hash::FxHashMap;
 use wire::events::Event;
 
+use crate::record::layout::Layout;
 use crate::record::process::Watched;
 
 /// Different values, of all sites of a process together, that are told apart.
@@ -59,6 +64,38 @@ impl Messages {
             } else {
                 self.rest.entry(message.site).or_default().add(sum);
             }
+        }
+    }
+}
+
+/// A file of values, in the order in which they were loaded, as far as that is known of threads.
+#[derive(Debug)]
+pub struct ValueStream {
+    file: BufWriter<File>,
+    /// Why it is not complete.
+    pub error: Option<String>,
+}
+
+impl ValueStream {
+    pub fn create(path: &Path) -> Result<ValueStream> {
+        let file = File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?;
+        Ok(ValueStream { file: BufWriter::with_capacity(1 << 18, file), error: None })
+    }
+
+    pub fn take(&mut self, layout: &Layout, messages: &[Event]) {
+        if self.error.is_some() {
+            return;
+        }
+        let written = messages.iter().try_for_each(|message| {
+            let pair = [layout.record_address(message.site), message.value].map(u64::to_le_bytes);
+            self.file.write_all(pair.as_flattened())
+        });
+        self.error = written.err().map(|error| error.to_string());
+    }
+
+    pub fn close(&mut self) {
+        if let Err(error) = self.file.flush() {
+            self.error.get_or_insert(error.to_string());
         }
     }
 }

@@ -38,6 +38,7 @@ use wire::control::TickSource;
 use crate::progress::Progress;
 use crate::props::{Probe, RecordProps, TickChoice};
 use crate::record::budget::{Budget, Wishes};
+use crate::record::events::ValueStream;
 use crate::record::live::Live;
 use crate::record::outside::Requests;
 use crate::record::progress::ProgressLine;
@@ -89,6 +90,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         is_exact: props.exact.is_some(),
         events: props.values.as_ref().and_then(|expression| EventSettings::new(expression, props.seed)),
     };
+    let value_stream = props.value_stream.as_deref().map(ValueStream::create).transpose()?;
     let listener = Listener::bind()?;
     let injection = launchability.is_profilable().then(|| -> Result<Injection> {
         Ok(Injection {
@@ -105,6 +107,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         ignored_signals,
     };
     let mut session = Session::start(props, listener, settings, recording, requests.clone());
+    session.value_stream = value_stream;
     let mut target = start(&launch, live.as_ref())?;
     let start_up = started.elapsed();
     session.delivery_seconds = attach::probe::delivery_ns().unwrap_or(0.0) / 1e9;
@@ -211,6 +214,12 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         },
         asked_rate_hz: rate_hz,
     };
+    if let Some(stream) = &mut session.value_stream {
+        stream.close();
+        if let Some(error) = &stream.error {
+            warn(&format!("the values are incomplete: {error}"));
+        }
+    }
     let exact = props.exact.map(|exact| (exact, session.exact_outcome(exact)));
     let facts = match &exact {
         Some((exact, outcome)) => exact::facts(&session, outcome, *exact, &ending),

@@ -22,6 +22,7 @@ use wire::control::TickSource;
 use crate::props::RecordProps;
 use crate::record::budget::Budget;
 use crate::record::digest::TIMES;
+use crate::record::events::ValueStream;
 use crate::record::exact;
 use crate::record::outside::Requests;
 use crate::record::process::Watched;
@@ -78,6 +79,8 @@ pub struct Session<'a> {
     pub delivery_seconds: f64,
     /// Counters of exact mode.
     pub exact: exact::Totals,
+    /// Where values go, if they are not counted.
+    pub value_stream: Option<ValueStream>,
 }
 
 /// Counters of processes that have ended, and of the agent's reading.
@@ -191,6 +194,7 @@ impl<'a> Session<'a> {
             latest: None,
             delivery_seconds: 0.0,
             exact: exact::Totals::default(),
+            value_stream: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Programs must not notice that they are recorded: same output, same exit status, same files, no hang.
 //!
 //! Each program in `tests/programs` checks itself and prints only what is the same in every run. It runs twice alone,
-//! which proves that, and then under `strobe record` at three settings and in exact mode; all six runs must agree byte for byte. What is recorded must be
+//! which proves that, and then under `strobe record` at three settings and twice in exact mode; all seven runs must agree byte for byte. What is recorded must be
 //! true (`traces`).
 //!
 //! * `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each).
@@ -20,3 +20,4 @@ mod recorder;
 mod selftest;
 mod stepped;
 mod traces;
+mod values;

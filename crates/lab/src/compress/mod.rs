@@ -13,4 +13,5 @@ pub mod report;
 pub mod stream;
 pub mod synthetic;
 pub mod trace;
+pub mod values;
 mod verdicts;

@@ -53,8 +53,7 @@ pub enum Kind {
     EdgesAndCalls,
     /// Loads, with the addresses read.
     Addresses,
-    /// Loads, with the values read.
-    #[value(skip)]
+    /// Loads, with the values read; by `strobe record`.
     Values,
 }
 

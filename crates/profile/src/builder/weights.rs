@@ -24,17 +24,11 @@
 //! takes bursts for steps. But it says little about code in phases that bursts do not leave, of which the second knows all. They
 //! are imposed in turn, the second by the iteration of Richardson (1972) and Lucy (1974), which keeps numbers positive.
 //! A few rounds do: what mixes within a burst converges at once, and what does not is not to be decided by the few bursts that cross.
-//!
-//! The weight of a stratum of few bursts is mostly chance. Strata of one phase ([`super::phases`]) see the same code, and would have the same weight if
-//! they had many bursts; so weights are drawn towards that of their phase, as if it had been seen in [`PRIOR_BURSTS`] bursts more.
 
 use super::phases::{self, PhaseId};
 
 /// Times that both conditions are imposed.
 const N_ROUNDS: usize = 12;
-
-/// Bursts that the weight of its phase counts as much as, for a stratum.
-const PRIOR_BURSTS: f64 = 5.0;
 
 /// What is known of strata.
 #[derive(Clone, Debug, Default)]
@@ -61,23 +55,22 @@ pub(super) fn solve(accounts: &Accounts, phases: &[PhaseId]) -> Vec<f64> {
         n_intervals = follow_bursts(accounts, &n_checks, &n_intervals);
         fit_durations(accounts, &mut n_intervals);
     }
-    draw_together(accounts, phases, &n_intervals)
+    weigh(accounts, phases, &n_intervals)
 }
 
-fn draw_together(accounts: &Accounts, phases: &[PhaseId], n_intervals: &[f64]) -> Vec<f64> {
+/// Bursts that would count for nothing, because no time is known of their stratum, are taken to be like the others of the phase.
+fn weigh(accounts: &Accounts, phases: &[PhaseId], n_intervals: &[f64]) -> Vec<f64> {
     let mut sums = vec![Ratio::default(); phases::count(phases)];
     let mut all = Ratio::default();
     for ((phase, &n), &seen) in phases.iter().zip(n_intervals).zip(&accounts.n_counted) {
         sums[phase.index()].add(n, seen);
         all.add(n, seen);
     }
-    let weight = |(((phase, &n), &seen), n_bursts): (((&PhaseId, &f64), &f64), &f64)| {
-        let of_phase = sums[phase.index()].value().or(all.value()).unwrap_or(0.0);
-        let own = n_bursts / (n_bursts + PRIOR_BURSTS);
-        // Bursts that count for nothing because no time is known of their stratum are taken to be like the others of the phase.
-        Ratio { n, seen }.value().map_or(of_phase, |alone| (own * alone.ln() + (1.0 - own) * of_phase.ln()).exp())
+    let weight = |((phase, &n), &seen): ((&PhaseId, &f64), &f64)| {
+        let alone = Ratio { n, seen }.value();
+        alone.or(sums[phase.index()].value()).or(all.value()).unwrap_or(0.0)
     };
-    phases.iter().zip(n_intervals).zip(&accounts.n_counted).zip(&accounts.n_bursts).map(weight).collect()
+    phases.iter().zip(n_intervals).zip(&accounts.n_counted).map(weight).collect()
 }
 
 /// Intervals, and the checks that stand for them.

@@ -50,11 +50,20 @@ impl Session<'_> {
         }
         self.exact.take(watched);
         if self.props.values.is_some() {
-            let process = std::sync::Arc::clone(&watched.process);
-            process.drain_events(&mut |messages| watched.events.take(messages));
-            let n_salvaged = process.salvage_events(&mut |messages| watched.events.take(messages));
+            self.drain_events(watched, false);
+            let n_salvaged = self.drain_events(watched, true);
             self.exact.values.take(watched, n_salvaged);
         }
+    }
+
+    /// Takes what has arrived of values; if it is the last time, also what has not been sent. How many messages.
+    pub(super) fn drain_events(&mut self, watched: &mut Watched, is_last: bool) -> u64 {
+        let Watched { process, events, layout, .. } = watched;
+        let mut sink = |messages: &[wire::events::Event]| match &mut self.value_stream {
+            Some(stream) => stream.take(layout, messages),
+            None => events.take(messages),
+        };
+        if is_last { process.salvage_events(&mut sink) } else { process.drain_events(&mut sink) }
     }
 
     /// Whether modules of a process are being translated, or their control flow found.
