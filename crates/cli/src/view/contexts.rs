@@ -95,7 +95,12 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
 fn smallest_share(whole: &Profile, shown: &Profile, part: Part) -> f64 {
     let [whole_ns, shown_ns] = [whole, shown].map(|profile| query::totals(profile).cpu_ns.value);
     let least = if part.callee.is_some() { f64::MIN_POSITIVE } else { 0.0 };
-    if 0.0 < shown_ns { (part.min_share * whole_ns / shown_ns).max(least) } else { least }
+    let factor = match 0.0 < shown_ns {
+        true => whole_ns / shown_ns,
+        false if query::is_timeless(whole) => 1.0,
+        false => 0.0,
+    };
+    (part.min_share * factor).max(least)
 }
 
 /// A profile of the time in and below contexts of `callee` only. All contexts are still there.

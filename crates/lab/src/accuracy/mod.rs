@@ -1,6 +1,6 @@
 //! How good a sampled profile is: recordings against exact counts of the same program and input.
 //!
-//! The truth is `strobe record --exact=paths`, made once per program, input and build ([`truth`]). A sampled run is judged by the metrics of
+//! The truth is `strobe record --exact=paths`, and `--exact=contexts` for calling contexts, made once per program, input and build ([`truth`]). A sampled run is judged by the metrics of
 //! [`profile::accuracy`], once with the estimates of the profile and once with what bursts saw, unweighted. Beside accuracy stands what it
 //! took: bursts, accounted cost, and net cost, which is the accounted one less the native time of the instructions that bursts ran. Their
 //! share of the program's time is taken to be their share of its instructions, of which both profiles know the number.
@@ -20,6 +20,7 @@ use profile::model::{BlockEnd, BlockId, Call};
 use profile::query::scale_factor;
 use profile::{Estimate, Profile};
 
+use self::truth::What;
 use crate::claims::machine;
 use crate::corpus::{Data, Size, Workload};
 use crate::table::Table;
@@ -56,7 +57,7 @@ impl Bench {
 
     /// The exact profile of a program.
     pub fn truth(&self, workload: &Workload) -> anyhow::Result<Profile> {
-        truth::exact_profile(self, workload)
+        truth::exact_profile(self, workload, What::Paths)
     }
 
     /// Records a program and judges the result.
@@ -79,6 +80,9 @@ impl Bench {
         let facts: Vec<_> = runs.iter().map(|run| run.facts.clone()).collect();
         let mut merged = runs.swap_remove(0);
         runs.iter().for_each(|run| profile::merge(&mut merged, run));
+        let contexts = truth::exact_profile(self, workload, What::Contexts)?;
+        let context_overlap = |sampled: &Profile| compare(&contexts, sampled).context_overlap;
+        let contexts = [&merged, &raw(&merged)].map(context_overlap);
         leave_out_uncounted_calls(&mut merged, truth);
         leave_out_uncounted_functions(&mut merged, truth);
         let sum = |name: &str| -> anyhow::Result<f64> {
@@ -94,7 +98,6 @@ impl Bench {
         let in_bursts: f64 = merged.blocks.iter().map(|row| row.count.seen as f64 * f64::from(row.n_insns)).sum();
         let native_percent = 100.0 * in_bursts / (n_instructions * self.n_runs as f64).max(1.0);
         let whole = if self.n_runs == 1 { truth.clone() } else { profile::scale(truth, self.n_runs as f64) };
-        let has_contexts = !truth.contexts.is_empty();
         Ok(Observation {
             program: workload.name.to_owned(),
             setting: setting.name.clone(),
@@ -106,8 +109,8 @@ impl Bench {
             accounted_percent,
             net_percent: accounted_percent - native_percent,
             native_percent,
-            estimated: Figures::of(&compare(truth, &merged), has_contexts),
-            raw: Figures::of(&compare(truth, &raw(&merged)), has_contexts),
+            estimated: Figures::of(&compare(truth, &merged), contexts[0]),
+            raw: Figures::of(&compare(truth, &raw(&merged)), contexts[1]),
             intervals: Intervals::of(&honesty(&whole, &merged, Of::Shares, MIN_BURSTS)),
             count_intervals: Intervals::of(&honesty(&whole, &merged, Of::Counts, MIN_BURSTS)),
             scale_factor: scale_factor(&merged),

@@ -58,12 +58,12 @@ pub struct Figures {
     pub blocks: f64,
     /// Overlap of paths.
     pub paths: f64,
-    /// Overlap of calling contexts; nothing as long as exact recordings have none.
+    /// Overlap of calling contexts; nothing in findings of versions that did not know it.
     pub contexts: Option<f64>,
 }
 
 impl Figures {
-    pub(super) fn of(accuracy: &Accuracy, has_contexts: bool) -> Figures {
+    pub(super) fn of(accuracy: &Accuracy, context_overlap: f64) -> Figures {
         Figures {
             // The sum of nothing is -0.
             wall: accuracy.wall_weight + 0.0,
@@ -72,7 +72,7 @@ impl Figures {
             calls: accuracy.call_overlap,
             blocks: accuracy.block_overlap,
             paths: accuracy.path_overlap,
-            contexts: has_contexts.then_some(accuracy.context_overlap),
+            contexts: Some(context_overlap),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Exact profiles, made once.
 //!
-//! A profile is kept by program, size, build-id of the program and hash of the input generator: with any of these it would be another.
+//! A profile is kept by what is counted, program, size, build-id of the program and hash of the input generator: with any of these it would be another.
 //! A strobe that counts differently must be told to count again, by removing the folder.
 
 use std::fs;
@@ -12,15 +12,27 @@ use profile::Profile;
 use super::Bench;
 use crate::corpus::Workload;
 
-pub(super) fn exact_profile(bench: &Bench, workload: &Workload) -> anyhow::Result<Profile> {
+/// What exact recordings count.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    Paths,
+    Contexts,
+}
+
+pub(super) fn exact_profile(bench: &Bench, workload: &Workload, what: What) -> anyhow::Result<Profile> {
     fs::create_dir_all(&bench.truths).with_context(|| format!("cannot make {}", bench.truths.display()))?;
     let folder = bench.truths.canonicalize()?;
     let key = [workload.name, &bench.size.to_string(), &build_id(workload)?, &bench.data.stamp(workload)?].join("-");
+    let what = match what {
+        What::Paths => "paths",
+        What::Contexts => "contexts",
+    };
+    let key = format!("{key}-{what}");
     let kept = folder.join(format!("{key}.strobe"));
     if !kept.exists() {
-        eprintln!("{}: counting exactly", workload.name);
+        eprintln!("{}: counting {what}", workload.name);
         let fresh = folder.join(format!("{key}.new"));
-        let prefix = format!("'{}' record -q --exact=paths -o '{}' --", bench.strobe.display(), fresh.display());
+        let prefix = format!("'{}' record -q --exact={what} -o '{}' --", bench.strobe.display(), fresh.display());
         let status = bench.data.quiet_command(workload, &prefix)?.status().context("cannot start a shell")?;
         ensure!(status.code().is_some(), "{} under exact counting: {status}", workload.name);
         fs::rename(&fresh, &kept)?;
