@@ -139,7 +139,7 @@ fn every_bit_of_code_that_counts_paths_matters() {
 
 #[test]
 fn every_bit_of_code_that_keeps_contexts_matters() {
-    every_bit_of_code_matters(&counted(), Probe::Exact(Counting::ContextPaths), NO_EVENTS);
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::ContextPaths), NO_EVENTS);
 }
 
 #[test]
