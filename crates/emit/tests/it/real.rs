@@ -7,11 +7,10 @@ use flow::Sequential;
 use image::Image;
 
 const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
-const EXACT: [Probe; 6] = [
-    Probe::Exact(Counting::Nothing),
+/// All that exact mode counts; calling contexts are always with something else.
+const EXACT: [Probe; 4] = [
     Probe::Exact(Counting::Blocks),
     Probe::Exact(Counting::Paths),
-    Probe::Exact(Counting::Contexts),
     Probe::Exact(Counting::ContextPaths),
     Probe::Exact(Counting::ContextCycles),
 ];
