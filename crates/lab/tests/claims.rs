@@ -50,7 +50,7 @@ fn claims_are_measured_once_and_reported() {
         "results.md",
     ];
     let (summary, progress) = lab(&arguments, dir.path());
-    assert!(progress.contains("P1 (1 of 6"), "{progress}");
+    assert!(progress.contains("P1 (1 of 7"), "{progress}");
     for id in ["P1", "P6b", "S9", "F5", "B2", "E1"] {
         assert!(summary.lines().any(|line| line.starts_with(&format!("{id} "))), "{id} is not in\n{summary}");
     }
