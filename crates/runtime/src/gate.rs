@@ -256,7 +256,9 @@ fn empty_events(area: &Area, target: u64) -> Step {
     // SAFETY: the area is the calling thread's, which is here.
     unsafe { events::deliver(area) };
     if exact::may_enter(area.session.control) {
-        return Step::GoOn;
+        // SAFETY: as above.
+        let twin = unsafe { (*area.raw()).twin };
+        return leave_at(area, target, twin);
     }
     go_natively(area, target, NativeReason::Abandoned)
 }

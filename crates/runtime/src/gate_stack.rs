@@ -11,7 +11,7 @@ use crate::resume::Records;
 use crate::session::{ANONYMOUS, NO_RESERVE, PRIVATE, READ, WRITE};
 use crate::syscall::{self, Errno};
 
-const BYTES: u64 = 32 << 10;
+const BYTES: u64 = 64 << 10;
 const ALL_BYTES: u64 = MAX_THREADS as u64 * BYTES;
 
 static START: AtomicU64 = AtomicU64::new(0);

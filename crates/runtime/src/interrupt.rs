@@ -10,7 +10,7 @@ use crate::area::Area;
 use crate::hook::{self, Found};
 use crate::recover::Machine;
 use crate::resume::{Hooked, Interrupted, N_REGISTERS, Scratchpad};
-use crate::{burst, exact, gate, gate_stack, places, session, syscall, twins};
+use crate::{burst, events, exact, gate, gate_stack, places, session, syscall, twins};
 
 /// Makes the code that the signal of `context` interrupted that of the program. What it was in truth, in exact mode.
 pub fn leave_runtime(info: &mut SigInfo, context: &mut UContext) -> Option<Interrupted> {
@@ -65,6 +65,8 @@ pub fn enter_handler(handler: u64, context: u64, interrupted: Option<&Interrupte
         None => records.forget(context),
     }
     area.header().frame.store(0, Relaxed);
+    // SAFETY: all signals are blocked, and the thread is in no probe but the interrupted one.
+    unsafe { events::deliver_if_full(&area) };
     exact::way_to(handler)
 }
 

@@ -20,4 +20,3 @@ mod recorder;
 mod selftest;
 mod stepped;
 mod traces;
-mod values;
