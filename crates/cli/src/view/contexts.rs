@@ -105,6 +105,7 @@ fn smallest_share(whole: &Profile, shown: &Profile, part: Part) -> f64 {
 
 /// A profile of the time in and below contexts of `callee` only. All contexts are still there.
 fn leading_to(profile: &Profile, callee: FunctionId) -> Profile {
+    let is_timeless = query::is_timeless(profile);
     let mut is_below = Vec::with_capacity(profile.contexts.len());
     let mut contexts = profile.contexts.clone();
     for row in &mut contexts {
@@ -112,7 +113,9 @@ fn leading_to(profile: &Profile, callee: FunctionId) -> Profile {
         is_below.push(below);
         if !below {
             (row.self_ns, row.kernel_ns) = (Estimate::default(), Estimate::default());
-            row.entries = Estimate::default();
+            if is_timeless {
+                row.entries = Estimate::default();
+            }
         }
     }
     // The query takes user time from functions.
