@@ -192,7 +192,7 @@ HARNESS static void *load(const char *path, size_t *len, void *at, int protectio
     FILE *file = fopen(path, "rb");
     if (!file || fseek(file, 0, SEEK_END)) exit(10);
     *len = (size_t)ftell(file);
-    void *memory = mmap(at, *len, protection, MAP_PRIVATE | (at ? MAP_FIXED : 0), fileno(file), 0);
+    void *memory = mmap(at, *len, protection, MAP_PRIVATE | (at ? MAP_FIXED_NOREPLACE : 0), fileno(file), 0);
     if (memory == MAP_FAILED) exit(11);
     fclose(file);
     return memory;
@@ -281,7 +281,7 @@ HARNESS static void on_native_step(int signal, siginfo_t *info, void *context) {
 HARNESS static void set_up(char **arguments) {
     size_t len;
 #ifdef AREA_AT
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
     if (mmap(header, AREA_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0) != header) exit(14);
     FIELD(uint64_t, GATE) = (uintptr_t)gate;
 #endif
@@ -290,7 +290,8 @@ HARNESS static void set_up(char **arguments) {
     n_runs = len / sizeof *runs;
     struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
     if (sigaction(SIGTRAP, &action, 0)) exit(13);
-    uint32_t *map = mmap((void *)MAP_AT, 4ul * SPAN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    uint32_t *map = mmap((void *)MAP_AT, 4ul * SPAN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0);
+    if (map != (void *)MAP_AT) exit(15);
     uint32_t *entries = load(arguments[2], &len, 0, PROT_READ);
     extern char __start_harness[], __stop_harness[];
     for (size_t i = 0; i < len / 8; i++) {
