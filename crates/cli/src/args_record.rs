@@ -102,12 +102,12 @@ pub struct RecordArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["exact", "overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = parse_metric)]
     metric: Option<()>,
 
-    /// Note what loads load, in exact mode; can change what a program with signal handlers computes
-    #[arg(long = "experimental-values", requires = "exact", hide = true)]
+    /// Note what loads load, in exact mode; `strobe values` shows it
+    #[arg(long, requires = "exact")]
     values: bool,
 
     /// How the program compresses values [default: H[P256]2048]; none: not
-    #[arg(long, value_name = "EXPR", requires = "values", default_value = DEFAULT_COMPRESSOR, hide = true, value_parser = parse_compressor)]
+    #[arg(long, value_name = "EXPR", requires = "values", default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
     compress: String,
 
     /// Write all values to a file instead of counting them: address and value, 8 bytes each, little-endian

@@ -87,7 +87,7 @@ pub struct ValuesArgs {
 
 const VALUES_EXAMPLES: &str = "\
 Examples:
-  strobe record --exact=blocks --experimental-values -- ./program && strobe values
+  strobe record --exact=blocks --values -- ./program && strobe values
   strobe values -f longest_match -n 100";
 
 /// Show who calls whom; with a function, its callers and callees

@@ -13,8 +13,7 @@ use crate::exact_speed::geometric_mean;
 use crate::table::Table;
 
 /// Options of `strobe record`: blocks only, compressed values, all values.
-const KINDS: [&str; 3] =
-    ["", "--experimental-values --compress 'H[P256]2048'", "--experimental-values --compress none"];
+const KINDS: [&str; 3] = ["", "--values --compress 'H[P256]2048'", "--values --compress none"];
 
 /// Measures all programs; of several runs, the cheapest counts.
 pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usize) -> anyhow::Result<Table> {

@@ -1,6 +1,6 @@
 //! Events, from the buffer of a thread to the ring that the agent reads ([`wire::events`]).
 //!
-//! Everything here happens in the gate, with all signals blocked: a thread's buffer, compressor and end of the ring have one user at a time.
+//! Everything here happens with all signals blocked, most of it in the gate: a thread's buffer, compressor and end of the ring have one user at a time.
 //!
 //! **The compressor** is made when the first buffer is full, from an expression that the agent has checked. All that it allocates comes from the
 //! memory that the thread's area has for it ([`AreaMemory`]), and only then; what is given back stays unused. Should that not be enough, the kernel is
@@ -15,7 +15,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sampling::{Compressor as _, Dynamic, Expression, Message, Tuple};
 use wire::control::Control;
 use wire::events::{
-    COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS, Event, MAX_EXPRESSION, N_EVENTS, N_MESSAGES, RING,
+    COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS, EVENTS_END, Event, MAX_EXPRESSION, N_EVENTS, N_MESSAGES,
+    RING,
 };
 
 use crate::area::Area;
@@ -47,13 +48,19 @@ pub fn initialize(area: &Area) {
 /// # Safety
 /// The area must be the calling thread's, which is in the gate.
 pub unsafe fn deliver(area: &Area) {
-    let control = area.session.control;
-    if control.events.is_on.load(Relaxed) == 0 {
+    // SAFETY: the caller's promise.
+    unsafe { take_buffer(area, compressor) };
+}
+
+/// # Safety
+/// The area must be the calling thread's, with all signals blocked.
+unsafe fn take_buffer(area: &Area, compressor: unsafe fn(&Area) -> Option<&'static mut Dynamic<Noted>>) {
+    if area.session.control.events.is_on.load(Relaxed) == 0 {
         return;
     }
     // SAFETY: the caller's promise.
     let events = unsafe { buffer(area) };
-    // A probe that a handler has interrupted, and emptied the buffer meanwhile, leaves nothing before its own place.
+    // Before the place of a probe that a handler interrupted, there is nothing any more.
     let n_void = events.iter().take_while(|noted| noted.0.site == 0).count();
     let events = &mut events[n_void..];
     area.header().events_taken.fetch_add(events.len() as u64, Relaxed);
@@ -68,16 +75,54 @@ pub unsafe fn deliver(area: &Area) {
     area.header().next_event.store(EMPTY, Relaxed);
 }
 
-/// A handler is about to run. If it interrupts a probe that has filled the buffer and not yet gone to the gate, its own probes would write behind
-/// the buffer: to them, only the last event shows that it is full.
+/// The place of a probe that was interrupted, or could have been, and what it may have written there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Underway {
+    next_event: u64,
+    event: Event,
+}
+
+/// What the interrupted thread has under way.
 ///
 /// # Safety
 /// The area must be the calling thread's, with all signals blocked.
-pub unsafe fn deliver_if_full(area: &Area) {
-    if area.header().next_event.load(Relaxed) == 0 {
-        // SAFETY: the caller's promise. No compressor is interrupted, because compressors run with all signals blocked, too.
-        unsafe { deliver(area) };
+pub unsafe fn underway(area: &Area) -> Underway {
+    let next_event = area.header().next_event.load(Relaxed);
+    // SAFETY: the place is in the buffer, which is the caller's.
+    let event = place(area, next_event).map_or(Event::default(), |at| unsafe { at.read() });
+    Underway { next_event, event }
+}
+
+/// A handler is about to run: it gets an empty buffer. The compressor may be used, because it is never interrupted, but is not made here, where
+/// the stack is small.
+///
+/// # Safety
+/// As for [`underway`].
+pub unsafe fn begin_handler(area: &Area) {
+    // SAFETY: the caller's promise.
+    unsafe { take_buffer(area, made_compressor) };
+}
+
+/// A handler has returned, in the gate: the thread goes on with what it had under way.
+///
+/// # Safety
+/// As for [`deliver`].
+pub unsafe fn go_on(area: &Area, underway: &Underway) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        deliver(area);
+        area.header().next_event.store(underway.next_event, Relaxed);
+        if let Some(at) = place(area, underway.next_event) {
+            at.write(underway.event);
+        }
     }
+}
+
+/// Where the next event goes; `None` if the buffer is full, or there is none.
+fn place(area: &Area, next_event: u64) -> Option<*mut Event> {
+    let is_on = area.session.control.events.is_on.load(Relaxed) != 0;
+    let end = area.address() + u64::from(EVENTS_END);
+    (is_on && next_event >= EMPTY).then(|| end.wrapping_add(next_event.wrapping_mul(8)) as *mut Event)
 }
 
 /// The calling thread or process ends: takes what is in the buffer, and what the compressor still holds.
@@ -88,9 +133,7 @@ pub unsafe fn finish(area: &Area) {
     // SAFETY: the caller's promise.
     unsafe {
         deliver(area);
-        if area.header().compressor_bytes.load(Relaxed) != 0
-            && let Some(compressor) = compressor(area)
-        {
+        if let Some(compressor) = made_compressor(area) {
             let mut ring = Ring::new(area);
             compressor.drain(&mut |message| ring.send(message));
             ring.publish();
@@ -106,6 +149,15 @@ unsafe fn buffer(area: &Area) -> &'static mut [Noted] {
     let start = (area.address() + u64::from(EVENTS)) as *mut Noted;
     // SAFETY: lies in the area; only the thread writes there, and it is here. Any bytes are an event.
     unsafe { core::slice::from_raw_parts_mut(start, n_events as usize) }
+}
+
+/// The area's compressor if it has been made.
+///
+/// # Safety
+/// As for [`compressor`].
+unsafe fn made_compressor(area: &Area) -> Option<&'static mut Dynamic<Noted>> {
+    // SAFETY: the caller's promise.
+    if area.header().compressor_bytes.load(Relaxed) == 0 { None } else { unsafe { compressor(area) } }
 }
 
 /// The area's compressor; `None` if events go as they are.

@@ -29,9 +29,9 @@ pub fn leave_runtime(info: &mut SigInfo, context: &mut UContext) -> Option<Inter
         Found::Inside(hooked) => scratchpad.hooked = hooked,
         Found::Returned => goes_on_at = Some(gate::address()),
     }
+    let truth = goes_on_at.map_or(truth, |rip| Machine { rip, ..machine(context) });
     let hidden = hide_copies(context);
     let presented = machine(context);
-    let truth = goes_on_at.map_or(truth, |rip| Machine { rip, ..presented });
     Some(Interrupted { presented, truth, scratchpad, hidden })
 }
 
@@ -65,8 +65,8 @@ pub fn enter_handler(handler: u64, context: u64, interrupted: Option<&Interrupte
         None => records.forget(context),
     }
     area.header().frame.store(0, Relaxed);
-    // SAFETY: all signals are blocked, and the thread is in no probe but the interrupted one.
-    unsafe { events::deliver_if_full(&area) };
+    // SAFETY: all signals are blocked; what is under way has been noted.
+    unsafe { events::begin_handler(&area) };
     exact::way_to(handler)
 }
 
@@ -109,6 +109,7 @@ fn scratchpad(area: &Area) -> Scratchpad {
             end_reason: area.header().end_reason.load(Relaxed),
             system_call_number: (*header).system_call_number,
             system_call_start: (*header).system_call_start,
+            events: events::underway(area),
             hooked: Hooked::default(),
             was_native: exact::is_native(area),
         }
@@ -126,6 +127,7 @@ fn put_back(area: &Area, scratchpad: &Scratchpad) {
         (*header).system_call_start = scratchpad.system_call_start;
         area.header().frame.store(scratchpad.frame, Relaxed);
         area.header().end_reason.store(scratchpad.end_reason, Relaxed);
+        events::go_on(area, &scratchpad.events);
         (*header).native_since = if scratchpad.was_native { syscall::rdtsc() } else { 0 };
         if scratchpad.hooked.slot != 0 {
             hook::set(area, scratchpad.hooked);

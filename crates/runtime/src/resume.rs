@@ -7,6 +7,7 @@
 //!
 //! Everything happens with all signals blocked, so that there is one user at a time.
 
+use crate::events::Underway;
 use crate::recover::Machine;
 
 /// Handlers that can be interrupted by each other before the outermost ones lose their records.
@@ -22,6 +23,7 @@ pub struct Scratchpad {
     pub end_reason: u32,
     pub system_call_number: u64,
     pub system_call_start: u64,
+    pub events: Underway,
     /// If the interrupted code is the kernel's: how it comes back.
     pub hooked: Hooked,
     pub was_native: bool,

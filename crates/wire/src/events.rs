@@ -10,8 +10,9 @@
 //! **Ring.** One writer, the thread, and one reader, the agent. `messages_sent` and `messages_read` count up; their difference is what lies in the
 //! ring. When a process has ended, what is left in ring and buffer is still there.
 //!
-//! **Signals.** A handler that interrupts a probe appends to the same buffer. The probe then goes on with the place that it had, and what the handler
-//! has appended there meanwhile is lost. What has been taken from the buffer has its site cleared, so that nothing is taken twice.
+//! **Signals.** A handler that interrupts a probe finds an empty buffer, and leaves one; then the probe goes on with the place that it had, and what
+//! it had written there. What has been taken from the buffer has its site cleared, so that nothing is taken twice. Of a handler that does not return,
+//! only the event of the interrupted probe is lost.
 
 /// An event in the buffer, or a message in the ring.
 #[repr(C)]

@@ -75,9 +75,6 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     if !launchability.is_profilable() {
         warnings.push(format!("{}; it runs unrecorded", obstacle(&program, &launchability)));
     }
-    if props.values.is_some() {
-        warnings.push("noting values can change what a program with signal handlers computes".to_owned());
-    }
     let source = tick_source(props);
     let setting = Budget::new(wishes(props)).setting();
     let settings = Settings {

@@ -75,10 +75,7 @@ impl View for ValuesView {
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.loads.is_empty() {
-            return writeln!(
-                out,
-                "no values in this profile; record with `strobe record --exact=blocks --experimental-values`"
-            );
+            return writeln!(out, "no values in this profile; record with `strobe record --exact=blocks --values`");
         }
         title(out, "Loads that mostly load the same", self.loads.len(), self.n_loads)?;
         writeln!(out, "SAME is the share of the most frequent value, with its 95 % interval")?;

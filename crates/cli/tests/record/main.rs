@@ -20,3 +20,4 @@ mod recorder;
 mod selftest;
 mod stepped;
 mod traces;
+mod values;

@@ -11,7 +11,7 @@ use crate::process::{Hang, Outcome, Running};
 pub const SETTINGS: [&[&str]; 3] = [&[], &["--rate", "2000", "--burst", "10000"], &["--rate", "4000", "--burst", "64"]];
 
 /// The same for exact mode.
-const EXACT_SETTINGS: [&[&str]; 1] = [&["--exact"]];
+const EXACT_SETTINGS: [&[&str]; 2] = [&["--exact"], &["--exact=blocks", "--values"]];
 
 /// A run that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Streams of values, from `strobe record --experimental-values`, which writes every load with its value.
+//! Streams of values, from `strobe record --values`, which writes every load with its value.
 //!
 //! Recording ends when there are enough; the program then runs on by itself.
 
@@ -14,8 +14,7 @@ use super::trace::Wanted;
 /// Runs `program`, a piece of shell that starts one, in `dir`, and records what it loads.
 pub fn record(strobe: &Path, name: &str, program: &str, dir: &Path, wanted: Wanted) -> anyhow::Result<Stream> {
     // The stream goes where the standard error was, and the program's output goes nowhere.
-    let record =
-        format!("'{}' record -q --exact=nothing --experimental-values --value-stream /dev/fd/9", strobe.display());
+    let record = format!("'{}' record -q --exact=nothing --values --value-stream /dev/fd/9", strobe.display());
     let script = format!("exec 9>&2 2>/dev/null >/dev/null; exec {record} -o /dev/shm/strobe-values-$$ -- {program}");
     let mut child = Command::new("sh")
         .args(["-c", &script])
