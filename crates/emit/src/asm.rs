@@ -205,13 +205,6 @@ impl Asm {
         self.bytes(&mask.to_le_bytes());
     }
 
-    /// `mov register, gs:[register * 8 + offset]`
-    pub fn load_scaled(&mut self, register: Gpr, offset: u32) {
-        let rex = REX_W | register.high() << 2 | register.high() << 1;
-        self.bytes(&[GS, rex, 0x8b, 0x04 | register.low() << 3, 0xc5 | register.low() << 3]);
-        self.bytes(&offset.to_le_bytes());
-    }
-
     /// `mov register, value` of 32 bits; returns where the value is.
     pub fn load_constant(&mut self, register: Gpr, value: u32) -> u32 {
         if register.high() != 0 {

@@ -221,7 +221,7 @@ HARNESS static void recover(greg_t *registers) {
     int is_forward = run->kind == FORWARD || run->kind == EXIT;
     if (run->kind == CALLED || run->kind == RETURNING) {
         int64_t on_stack = *(int64_t *)registers[REG_RSP];
-        if (run->kind == RETURNING) registers[REG_RAX] = FIELD(int64_t, SAVED_RAX);
+        if (run->kind == RETURNING) registers[REG_RCX] = FIELD(int64_t, SAVED_RCX);
         registers[REG_RSP] += run->kind == CALLED ? 8 : run->original;
         registers[REG_RIP] = run->kind == CALLED ? on_stack - 5 : on_stack;
         return recover(registers);

@@ -22,7 +22,7 @@
 //! counter is ever shared by two threads at a time.
 //!
 //! **Return table.** A return in a copy finds the original return address on the stack, and needs the copy of the return site. The table is a
-//! cache of that, chosen by the low bits of the return address ([`ReturnEntry`]); what is not there is looked up in the map, where the entry of
+//! cache of that, chosen by bits of the return address ([`ReturnEntry`]); what is not there is looked up in the map, where the entry of
 //! the last byte of a call is the offset of what comes behind it (an address that nothing else can go to).
 //!
 //! **Frames.** Where probes keep something for the present activation of a function, a call leaves it in the entry that its stack pointer chooses,
@@ -43,11 +43,18 @@ pub const MAX_THREADS: usize = 256;
 
 /// Offset of the return table in the thread area.
 pub const RETURNS: u32 = 8 << 20;
-/// Entries of the return table: one for each value of the low 16 bits of a return address.
-pub const N_RETURNS: u32 = 1 << 16;
+/// Entries of the return table.
+pub const N_RETURNS: u32 = 1 << 15;
+/// The offset of the entry is that of the return address, exclusive-or its upper half at [`RETURN_SHIFT`], in these bits. Code that is near to each
+/// other has entries that are, so that they share cache lines and pages; and entry and lower half together tell the whole
+/// address, which has 47 bits unless a program asks the kernel for more.
+pub const RETURN_MASK: u32 = (N_RETURNS - 1) << 3;
+/// By how much the return address goes down to bring its upper half to where the mask begins.
+pub const RETURN_SHIFT: u32 = 32 - 3;
 
-/// An entry of the return table, in one word, so that it is written at once: the return address without its low 16 bits, and how far from
-/// it the copy of the return site is, as a signed number, in the upper half. Zero: nothing.
+/// An entry of the return table, in one word, so that it is written at once: the lower half of the return address, and how far from the address
+/// the copy of the return site is, as a signed number, in the upper half. Zero: nothing. (An address whose lower half is zero may take that for
+/// its own: it returns to the original then.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnEntry(pub u64);
 
@@ -58,10 +65,18 @@ impl ReturnEntry {
         if self.0 == 0 {
             return None;
         }
-        let address = (self.0 & 0xffff_ffff) << 16 | index;
+        let low = self.0 & 0xffff_ffff;
+        let address = (index ^ low >> 3 & (N_RETURNS - 1) as u64) << 32 | low;
         Some(address.wrapping_add_signed(self.0 as i64 >> 32))
     }
 }
+
+const _: () = {
+    let address: u64 = 0x7f12_3456_789b;
+    let index = ((address >> RETURN_SHIFT ^ address) & RETURN_MASK as u64) >> 3;
+    let Some(twin) = ReturnEntry(5 << 32 | address & 0xffff_ffff).twin(index) else { panic!() };
+    assert!(twin == address + 5);
+};
 
 /// Offset of the frames in the thread area.
 pub const FRAMES: u32 = 16 << 20;

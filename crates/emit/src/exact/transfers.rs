@@ -10,14 +10,17 @@
 //! 1:          add qword [rsp], original - landing     behind the function
 //!             jmp callee
 //!
-//! return:     mov gs:[saved_rax], rax
-//!             movzx eax, word [rsp]
-//!             mov rax, gs:[rax * 8 + RETURNS]
-//!             cmp eax, [rsp + 2]
+//! return:     mov gs:[saved_rcx], rcx                 rcx, because nobody waits for it
+//!             mov rcx, [rsp]
+//!             shr rcx, RETURN_SHIFT
+//!             xor ecx, [rsp]
+//!             and ecx, RETURN_MASK
+//!             mov rcx, gs:[rcx + RETURNS]
+//!             cmp ecx, [rsp]
 //!             jne look up                             by the map; makes the entry, too
-//!             sar rax, 32
-//!             add [rsp], rax
-//!             mov rax, gs:[saved_rax]
+//!             sar rcx, 32
+//!             add [rsp], rcx
+//!             mov rcx, gs:[saved_rcx]
 //!             ret
 //! ```
 //!
@@ -38,7 +41,7 @@ use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
 use wire::clusters::{Cluster, LANDING, N_CLUSTERS};
-use wire::exact::{FRAME_MASK, FRAMES, FrameEntry, RETURNS};
+use wire::exact::{FRAME_MASK, FRAMES, FrameEntry, RETURN_MASK, RETURN_SHIFT, RETURNS};
 use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
@@ -258,23 +261,28 @@ impl Function<'_, '_> {
             }
         };
         let chunk = &mut *self.chunk;
-        chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-        chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
         if keeps_flags {
-            return write_slow_return(chunk, n_bytes, true);
+            return write_slow_return(chunk, at, n_bytes, true);
         }
+        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+        chunk.begin_run(kind::PROBE, at, saves::RCX, [0; 4]);
         if let Some((cell, id_offset)) = inline_end {
-            write_end(chunk, Gpr::RAX, cell, id_offset);
+            write_end(chunk, Gpr::RCX, cell, id_offset);
         }
         let slow = chunk.asm.new_label();
-        chunk.asm.bytes(&[0x0f, 0xb7, 0x04, 0x24]); // movzx eax, word [rsp]
-        chunk.asm.load_scaled(Gpr::RAX, RETURNS);
-        chunk.asm.bytes(&[0x3b, 0x44, 0x24, 0x02]); // cmp eax, [rsp + 2]
+        chunk.asm.bytes(&[0x48, 0x8b, 0x0c, 0x24]); // mov rcx, [rsp]
+        chunk.asm.bytes(&[0x48, 0xc1, 0xe9, RETURN_SHIFT as u8]); // shr rcx, RETURN_SHIFT
+        chunk.asm.bytes(&[0x33, 0x0c, 0x24]); // xor ecx, [rsp]
+        chunk.asm.bytes(&[0x81, 0xe1]); // and ecx, RETURN_MASK
+        chunk.asm.bytes(&RETURN_MASK.to_le_bytes());
+        chunk.asm.bytes(&[0x65, 0x48, 0x8b, 0x89]); // mov rcx, gs:[rcx + RETURNS]
+        chunk.asm.bytes(&RETURNS.to_le_bytes());
+        chunk.asm.bytes(&[0x3b, 0x0c, 0x24]); // cmp ecx, [rsp]
         chunk.asm.jump_to_if(Condition::NZ, slow);
-        chunk.asm.bytes(&[0x48, 0xc1, 0xf8, 0x20]); // sar rax, 32
-        chunk.asm.bytes(&[0x48, 0x01, 0x04, 0x24]); // add [rsp], rax
-        chunk.begin_run(kind::RETURNING, Original(n_bytes as u32), saves::RAX, [0; 4]);
-        chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+        chunk.asm.bytes(&[0x48, 0xc1, 0xf9, 0x20]); // sar rcx, 32
+        chunk.asm.bytes(&[0x48, 0x01, 0x0c, 0x24]); // add [rsp], rcx
+        chunk.begin_run(kind::RETURNING, Original(n_bytes as u32), saves::RCX, [0; 4]);
+        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
         match u16::try_from(n_bytes - 8) {
             Ok(0) | Err(_) => chunk.asm.bytes(&[0xc3]),
             Ok(extra) => {
@@ -304,8 +312,10 @@ impl Function<'_, '_> {
                 }
                 CallEnd::Return { label, at, n_bytes } => {
                     self.chunk.asm.bind(label);
-                    self.chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
-                    write_slow_return(self.chunk, n_bytes, false);
+                    self.chunk.begin_run(kind::PROBE, at, saves::RCX, [0; 4]);
+                    self.chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+                    self.chunk.begin_clean_probe(at);
+                    write_slow_return(self.chunk, at, n_bytes, false);
                 }
                 CallEnd::LostFrame { label, block, saved } => {
                     self.chunk.asm.bind(label);
@@ -336,8 +346,10 @@ pub(super) fn write_restore(chunk: &mut Chunk, saved: u8) {
     chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
 }
 
-/// Makes a return by looking its address up; `rax` is saved.
-fn write_slow_return(chunk: &mut Chunk, n_bytes: i32, keeps_flags: bool) {
+/// Makes the return at `at` by looking its address up.
+fn write_slow_return(chunk: &mut Chunk, at: Original, n_bytes: i32, keeps_flags: bool) {
+    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+    chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
     chunk.asm.bytes(&[0x48, 0x8b, 0x04, 0x24]); // mov rax, [rsp]
     chunk.asm.advance(Gpr::RSP, n_bytes);
     chunk.begin_run(kind::FORWARD, Original(0), saves::RAX, [9, 0, 0, 0]);
@@ -365,9 +377,9 @@ fn write_slow_return(chunk: &mut Chunk, n_bytes: i32, keeps_flags: bool) {
 ///         and eax, LANDING - 1
 ///         add rax, cluster.copy_base
 ///         mov gs:[twin], rax
-///         rcx = (rax - target) << 32 | target >> 16
-///         movzx eax, word gs:[target]
-///         mov gs:[rax * 8 + RETURNS], rcx
+///         rcx = (rax - target) << 32 | target & 0xffff_ffff
+///         eax = (target >> RETURN_SHIFT ^ target) & RETURN_MASK
+///         mov gs:[rax + RETURNS], rcx
 ///         restore all; jmp gs:[twin]
 ///     jmp look up
 /// ```
@@ -395,12 +407,15 @@ pub(crate) fn write_land_stub(chunk: &mut Chunk, look_up: u32) -> u32 {
         asm.store(offset::TWIN, Gpr::RAX);
         asm.subtract(Gpr::RAX, offset::TARGET);
         asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
-        asm.load(Gpr::RCX, offset::TARGET);
-        asm.bytes(&[0x48, 0xc1, 0xe9, 0x10]); // shr rcx, 16
+        asm.load_dword(Gpr::RCX, offset::TARGET);
         asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
-        asm.bytes(&[0x65, 0x0f, 0xb7, 0x04, 0x25]); // movzx eax, word gs:[target]
+        asm.load(Gpr::RAX, offset::TARGET);
+        asm.bytes(&[0x48, 0xc1, 0xe8, RETURN_SHIFT as u8]); // shr rax, RETURN_SHIFT
+        asm.bytes(&[0x65, 0x33, 0x04, 0x25]); // xor eax, gs:[target]
         asm.bytes(&offset::TARGET.to_le_bytes());
-        asm.bytes(&[0x65, 0x48, 0x89, 0x0c, 0xc5]); // mov gs:[rax * 8 + RETURNS], rcx
+        asm.bytes(&[0x81, 0xe0]); // and eax, RETURN_MASK
+        asm.bytes(&RETURN_MASK.to_le_bytes());
+        asm.bytes(&[0x65, 0x48, 0x89, 0x88]); // mov gs:[rax + RETURNS], rcx
         asm.bytes(&RETURNS.to_le_bytes());
         probe::restore_all(asm);
         asm.jump_through(offset::TWIN);

@@ -56,14 +56,11 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
                 Field::Frame(FRAME_VALUE) if state.exact.is_same => Known::LeftFrame,
                 Field::Frame(FRAME_CONTEXT) if state.exact.is_same => Known::LeftContext,
                 Field::Header(offset::CONTEXT) => Known::Context(state.exact.done.context),
+                Field::Header(offset::TARGET) if state.fields.target == Value::Target => Known::ReturnTag,
                 Field::Present(contexts::KEY) if state.exact.done.context == Context::Kept => Known::ParentContext,
                 Field::Context(at) => contexts::load(state, at)?,
                 _ => return None,
             });
-        }
-        Code::Movzx_r32_rm16 if field == Field::Header(offset::TARGET) => {
-            (state.fields.target == Value::Target).then_some(())?;
-            state.registers[register(0)?] = Value::Exact(Known::ReturnIndex);
         }
         Code::Movsxd_r64_rm32 if field == Field::Header(offset::FRAME) => {
             state.registers[register(0)?] = Value::Exact(Known::SignedFrame(state.exact.done.frame));
@@ -95,13 +92,13 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
         (Register::None, index) => match (value(index)?, scale) {
             (Known::SignedFrame(frame), 8) => Some(Field::PathCell(cell_at(displacement)?, frame)),
             (Known::FrameSlot, FRAME_SCALE) => within(FRAMES).map(Field::Frame),
-            (Known::ReturnIndex, 8) if displacement == i64::from(RETURNS) => Some(Field::Return),
             _ => None,
         },
         (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => within(PATHS).map(Field::Path),
         (base, Register::None) => match value(base)? {
             Known::ContextPlace => within(CONTEXTS).map(Field::Context),
             Known::Context(_) => within(CONTEXTS).map(Field::Present),
+            Known::ReturnIndex if displacement == i64::from(RETURNS) => Some(Field::Return),
             _ => None,
         },
         _ => None,
@@ -196,6 +193,11 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
         }
         (_, Field::Context(contexts::KEY)) => contexts::compare(state, insn)?,
         (Code::Cmp_r64_rm64, Field::Frame(FRAME_KEY)) if insn.op0_register() == Register::RSP => Outcome::SameFrame,
+        (Code::Xor_r32_rm32, Field::Header(offset::TARGET)) if insn.op0_register() == Register::EAX => {
+            let is_high = rax == Value::Exact(Known::HighReturn) && state.fields.target == Value::Target;
+            is_high.then(|| state.registers[RAX] = Value::Exact(Known::ReturnBits))?;
+            return Some(Flags::Junk);
+        }
         (Code::Sub_r64_rm64, Field::Header(offset::TARGET)) if rax == Value::Exact(Known::Landing) => {
             (insn.op0_register() == Register::RAX && state.fields.target == Value::Target).then_some(())?;
             state.registers[RAX] = Value::Exact(Known::LandingDistance);

@@ -12,7 +12,10 @@ pub(in super::super) enum Known {
     FrameSlot,
     /// What an entry of the frames with the right key holds.
     LeftFrame,
-    /// The low bits of a return address: which entry of the return table is its; the entry, and what it says about the distance.
+    /// From a return address to which entry of the return table is its; the entry, and what it says about the distance.
+    ReturnAddress,
+    HighReturn,
+    ReturnBits,
     ReturnIndex,
     ReturnEntry,
     ReturnDistance,

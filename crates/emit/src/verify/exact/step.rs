@@ -2,7 +2,7 @@
 
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::LANDING;
-use wire::exact::{FRAME_MASK, N_PATH_ENTRIES, PathEntry as TableEntry};
+use wire::exact::{FRAME_MASK, N_PATH_ENTRIES, PathEntry as TableEntry, RETURN_MASK, RETURN_SHIFT};
 
 use super::super::SAMPLE;
 use super::super::index::{Index, address_of, offset_of, original_at};
@@ -155,9 +155,9 @@ fn is_top_of_stack(insn: &Instruction, distance: u64) -> bool {
         && insn.memory_displacement64() == distance
 }
 
-/// The return address of the program is on top of the stack, and `rax` is saved.
+/// The return address of the program is on top of the stack, and `rcx` is saved.
 fn may_return(state: &State, pending: &Pending) -> bool {
-    let is_saved = state.is_right(RAX, state.fields.saved_rax);
+    let is_saved = state.is_right(RCX, state.fields.saved_rcx);
     pending.dropped().is_some() && matches!(state.point, Point::At(_)) && is_saved
 }
 
@@ -182,8 +182,11 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
             let Value::Exact(Known::EntryCopy(cluster)) = rcx else { return None };
             sets(first, Known::EntryKind(cluster))?
         }
-        Code::Movzx_r32_rm16 if first == Register::EAX && is_top_of_stack(insn, 0) && may_return(state, pending) => {
-            return sets(first, Known::ReturnIndex);
+        Code::Mov_r64_rm64 if first == Register::RCX && is_top_of_stack(insn, 0) && may_return(state, pending) => {
+            return sets(first, Known::ReturnAddress);
+        }
+        Code::Xor_r32_rm32 if first == Register::ECX && is_top_of_stack(insn, 0) && may_return(state, pending) => {
+            sets(first, Known::ReturnBits).filter(|_| rcx == Value::Exact(Known::HighReturn))?
         }
         Code::Mov_r32_imm32 if first == Register::EAX => {
             return sets(first, Known::FunctionKey(insn.immediate32().checked_sub(SAMPLE.first_key)?));
@@ -197,19 +200,20 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
             Known::NextPathSlot if insn.immediate32() == N_PATH_ENTRIES * ENTRY_BYTES - 1 => {
                 sets(first, Known::PathSlot)?
             }
+            Known::ReturnBits if insn.immediate32() == RETURN_MASK => sets(first, Known::ReturnIndex)?,
             _ => return None,
         },
-        Code::Cmp_r32_rm32 if first == Register::EAX && is_top_of_stack(insn, 2) => {
-            let is_entry = rax == Value::Exact(Known::ReturnEntry) && may_return(state, pending);
+        Code::Cmp_r32_rm32 if first == Register::ECX && is_top_of_stack(insn, 0) => {
+            let is_entry = rcx == Value::Exact(Known::ReturnEntry) && may_return(state, pending);
             outcome = is_entry.then_some(Flags::Exact(Outcome::SameReturn))?;
             None
         }
-        Code::Sar_rm64_imm8 if first == Register::RAX && insn.immediate8() == 32 => {
-            let is_found = rax == Value::Exact(Known::ReturnEntry) && state.exact.is_same;
+        Code::Sar_rm64_imm8 if first == Register::RCX && insn.immediate8() == 32 => {
+            let is_found = rcx == Value::Exact(Known::ReturnEntry) && state.exact.is_same;
             sets(first, Known::ReturnDistance).filter(|_| is_found)?
         }
-        Code::Add_rm64_r64 if second == Register::RAX && is_top_of_stack(insn, 0) => {
-            (rax == Value::Exact(Known::ReturnDistance) && may_return(state, pending)).then_some(())?;
+        Code::Add_rm64_r64 if second == Register::RCX && is_top_of_stack(insn, 0) => {
+            (rcx == Value::Exact(Known::ReturnDistance) && may_return(state, pending)).then_some(())?;
             state.exact.returning = pending.dropped();
             state.point = Point::Target;
             None
@@ -234,8 +238,10 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         Code::Imul_r64_rm64 if is([Register::RDX, Register::RCX]) => {
             sets(first, Known::Hash).filter(|_| is_path_key(rcx) && rdx == Value::Exact(Known::Factor))?
         }
-        Code::Shr_rm64_imm8 if first == Register::RCX && insn.immediate8() == 16 => {
-            sets(first, Known::ReturnTag).filter(|_| rcx == Value::Target)?
+        Code::Shr_rm64_imm8 if u32::from(insn.immediate8()) == RETURN_SHIFT => {
+            let is_address =
+                state.registers[first.number()] == Value::Target || known(state, first)? == Known::ReturnAddress;
+            sets(first, Known::HighReturn).filter(|_| is_address)?
         }
         Code::Shr_rm64_imm8 if insn.immediate8() == HASH_SHIFT && known(state, first)? == Known::Hash => {
             sets(first, Known::HashBits)?
