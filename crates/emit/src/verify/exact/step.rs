@@ -42,7 +42,7 @@ pub(in super::super) fn step(
         Code::Retnq | Code::Retnq_imm16 => return go_back(state, insn),
         Code::Jmp_rm64 => return jump(index, state, insn),
         Code::Lea_r32_m | Code::Lea_r64_m => address(index, state, insn)?,
-        Code::Mov_r64_rm64 | Code::Mov_r32_rm32 => load(state, insn)?,
+        Code::Mov_r64_rm64 | Code::Mov_r32_rm32 => load(state, pending, insn)?,
         _ => other(state, pending, insn)?,
     };
     if let Some((register, value)) = value {
@@ -98,8 +98,11 @@ fn address(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Chang
     }
 }
 
-fn load(state: &State, insn: &Instruction) -> Option<Change> {
+fn load(state: &State, pending: &Pending, insn: &Instruction) -> Option<Change> {
     let to = insn.op0_register();
+    if to == Register::RCX && is_top_of_stack(insn, 0) && may_return(state, pending) {
+        return sets(to, Known::ReturnAddress);
+    }
     if let Some(cluster) = landing_entry(state, insn) {
         return sets(to, Known::LandingEntry(cluster));
     }
@@ -181,9 +184,6 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         Code::Shr_rm32_imm8 if first == Register::ECX && u32::from(insn.immediate8()) == LANDING.ilog2() => {
             let Value::Exact(Known::EntryCopy(cluster)) = rcx else { return None };
             sets(first, Known::EntryKind(cluster))?
-        }
-        Code::Mov_r64_rm64 if first == Register::RCX && is_top_of_stack(insn, 0) && may_return(state, pending) => {
-            return sets(first, Known::ReturnAddress);
         }
         Code::Xor_r32_rm32 if first == Register::ECX && is_top_of_stack(insn, 0) && may_return(state, pending) => {
             sets(first, Known::ReturnBits).filter(|_| rcx == Value::Exact(Known::HighReturn))?
