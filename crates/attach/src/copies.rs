@@ -170,21 +170,12 @@ impl Copies {
         }
         let runs_start = room.start + room.code_bytes;
         let runs_end = runs_start + room.n_runs * size_of::<Run>() as u64;
-        let in_memory = |range: Range<u64>| memory.code.words64(range).ok_or(PlaceError::Inconsistent);
-        memory.code.populate(room.start..runs_end);
         let (whole, tail) = code.as_chunks::<8>();
         let mut last = [0; 8];
         last[..tail.len()].copy_from_slice(tail);
-        for (word, bytes) in in_memory(room.start..runs_start)?.iter().zip(whole.iter().chain([&last])) {
-            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
-        }
-        let words = in_memory(runs_start..runs_end)?;
-        for (pair, run) in words.as_chunks::<2>().0.iter().zip(runs) {
-            let [first, second] = run_words(run);
-            pair[0].store(first, Ordering::Relaxed);
-            pair[1].store(second, Ordering::Relaxed);
-        }
-        Ok(())
+        let code = whole.iter().chain([&last]).map(|bytes| u64::from_le_bytes(*bytes));
+        fill(&memory.code, room.start..runs_start, code)?;
+        fill(&memory.code, runs_start..runs_end, runs.iter().flat_map(run_words))
     }
 
     /// Makes a written copy known: slots first, then entries. `entries` are pairs of an offset from the module's base and an offset in
@@ -248,12 +239,13 @@ impl Copies {
             let start = bytes.start + 4 * code.start.saturating_sub(module.base);
             memory.populate(start..start + 4 * (code.end - code.start));
         }
-        let map = memory.words32(bytes)?;
+        let map = memory.words32(bytes.clone())?;
         let start = u32::try_from(room.start).ok()?;
         for (original, copy) in entries {
             let is_inside = u64::from(copy & !(LEADER | LANDING)) < room.code_bytes;
             map.get(original as usize).filter(|_| is_inside)?.store(start + copy, Ordering::Release);
         }
+        memory.let_go(bytes);
         Some(())
     }
 
@@ -363,6 +355,23 @@ fn overlap(some: &[Range<u64>], others: &[Range<u64>]) -> bool {
 }
 
 /// A run as it lies in memory.
+/// Writes words to a range, piece by piece, so that little of it is memory of this process at a time.
+fn fill(
+    memory: &SharedMemory,
+    range: Range<u64>,
+    mut words: impl Iterator<Item = u64>,
+) -> std::result::Result<(), PlaceError> {
+    const PIECE_BYTES: usize = 16 << 20;
+    for start in range.clone().step_by(PIECE_BYTES) {
+        let piece = start..range.end.min(start + PIECE_BYTES as u64);
+        memory.populate(piece.clone());
+        let places = memory.words64(piece.clone()).ok_or(PlaceError::Inconsistent)?;
+        places.iter().zip(&mut words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        memory.let_go(piece);
+    }
+    Ok(())
+}
+
 fn run_words(run: &Run) -> [u64; 2] {
     let [a, b, c, d] = run.save_end;
     let [e, f] = run.reserved;

@@ -120,6 +120,14 @@ impl SharedMemory {
         let _ = unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, Advice::LinuxPopulateWrite) };
     }
 
+    /// What has been written to a range is for the target: its pages stay in the file, but are no longer counted as memory of this process.
+    pub(crate) fn let_go(&self, bytes: Range<u64>) {
+        let pages = bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE).min(self.len());
+        let Some((start, len)) = self.part(pages, 1) else { return };
+        // SAFETY: the range lies in the mapping, which is shared: its contents are those of the file, and come back by faults.
+        let _ = unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, Advice::LinuxDontNeed) };
+    }
+
     /// Makes a range read as zeros and gives its whole pages back. Readers see each word as it was or as zero.
     pub(crate) fn clear(&self, bytes: Range<u64>) -> io::Result<()> {
         let pages = bytes.start.next_multiple_of(PAGE)..bytes.end / PAGE * PAGE;
@@ -159,6 +167,15 @@ fn new_file(name: &str, purpose: Use) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_let_go_is_still_there() {
+        let (memory, _file) = SharedMemory::create("test", 2 * PAGE, Use::Read).unwrap();
+        memory.word32(8).store(5, Ordering::Relaxed);
+        memory.word32(PAGE).store(6, Ordering::Relaxed);
+        memory.let_go(4..PAGE + 4);
+        assert_eq!([8, PAGE].map(|at| memory.word32(at).load(Ordering::Relaxed)), [5, 6]);
+    }
 
     #[test]
     fn words_stay_inside() {

@@ -64,7 +64,7 @@ impl Process {
         // Where an instruction starts with the last byte of a call, of all things, its own entry is the one to keep.
         let landings = copy.landings().map(|(last_byte, place)| (last_byte, place | LANDING));
         let entries = landings.chain(copy.entries().map(entry));
-        self.fill(&reserved, &code, copy.runs(), entries)
+        self.fill(&reserved, code, copy.runs(), entries)
     }
 
     /// Takes room for a copy with `code_bytes` of code and literals and `n_runs` runs.
@@ -98,11 +98,12 @@ impl Process {
     pub fn fill(
         &self,
         reserved: &Reserved,
-        code: &[u8],
+        code: Vec<u8>,
         runs: &[Run],
         entries: impl IntoIterator<Item = (u32, u32)>,
     ) -> std::result::Result<Placed, PlaceError> {
-        self.copies().write(&reserved.room, code, runs)?;
+        self.copies().write(&reserved.room, &code, runs)?;
+        drop(code);
         let slot = self.copies().publish(self.pid(), &reserved.module, &reserved.room, entries.into_iter())?;
         Ok(Placed { slot })
     }

@@ -156,7 +156,7 @@ fn place(process: &Process, module: &MappedModule, value: u8) -> Result<Placed, 
     let reserved = process.reserve(module, code.len(), runs.len())?;
     let code_addresses = module.exec.iter().cloned().flatten();
     let entries = code_addresses.map(|address| ((address - module.base) as u32, 1 | LEADER));
-    process.fill(&reserved, &code, &runs, entries)
+    process.fill(&reserved, code.to_vec(), &runs, entries)
 }
 
 #[test]
@@ -389,9 +389,9 @@ fn room_for_copies_ends() {
     let mut far = libc;
     far.cluster = None;
     assert_eq!(process.reserve(&far, 1, 1).unwrap_err(), PlaceError::OutOfReach);
-    assert_eq!(process.fill(&second, &[0; 200], &[Run::default()], []), Err(PlaceError::Inconsistent));
-    assert_eq!(process.fill(&second, &[0; 100], &[Run::default()], [(u32::MAX, 1)]), Err(PlaceError::Inconsistent));
-    assert_eq!(process.fill(&second, &[0; 100], &[Run::default()], [(0, 200)]), Err(PlaceError::Inconsistent));
+    assert_eq!(process.fill(&second, vec![0; 200], &[Run::default()], []), Err(PlaceError::Inconsistent));
+    assert_eq!(process.fill(&second, vec![0; 100], &[Run::default()], [(u32::MAX, 1)]), Err(PlaceError::Inconsistent));
+    assert_eq!(process.fill(&second, vec![0; 100], &[Run::default()], [(0, 200)]), Err(PlaceError::Inconsistent));
 }
 
 #[test]

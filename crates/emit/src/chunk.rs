@@ -173,6 +173,18 @@ impl Chunk {
         self.asm.jump_to(label);
     }
 
+    /// Gives back what vectors have in reserve: all chunks of a module are in memory at the same time.
+    pub fn shrink(&mut self) {
+        self.asm.code.shrink_to_fit();
+        self.runs.shrink_to_fit();
+        self.stretches.shrink_to_fit();
+        self.lengths.shrink_to_fit();
+        self.landings.shrink_to_fit();
+        self.addresses.shrink_to_fit();
+        self.records.shrink_to_fit();
+        self.externals.shrink_to_fit();
+    }
+
     /// Fills up to a multiple of `alignment` with bytes that trap.
     pub fn align(&mut self, alignment: u32) {
         let end = self.position().next_multiple_of(alignment);

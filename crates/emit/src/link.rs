@@ -70,6 +70,7 @@ fn write_chunk(module: &Module<'_, '_>, functions: std::ops::Range<usize>) -> Ch
         }
     }
     chunk.align(ALIGNMENT as u32);
+    chunk.shrink();
     chunk
 }
 

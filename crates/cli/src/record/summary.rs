@@ -139,10 +139,11 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
             ending.elapsed.as_secs_f64()
         ),
     );
+    let wanted = if budget.is_some() { "as the budget allows, first" } else { "asked" };
     line(
         "ticks",
         format!(
-            "{} at {:.1} per CPU second (asked {:.1}, {}); {} merged, {} lost",
+            "{} at {:.1} per CPU second ({wanted} {:.1}, {}); {} merged, {} lost",
             thousands(tally.n_samples),
             attained_rate(session, cpu),
             ending.asked_rate_hz,
