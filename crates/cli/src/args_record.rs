@@ -93,7 +93,7 @@ pub struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
     probe: Probe,
 
-    /// Count all: paths, or =blocks, =contexts, =context-paths
+    /// Count all: paths, =header-paths, =blocks, =contexts, =context-paths
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "paths",
           hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
@@ -113,6 +113,10 @@ pub struct RecordArgs {
     /// Write all values to a file instead of counting them: address and value, 8 bytes each, little-endian
     #[arg(long, value_name = "FILE", requires = "values", conflicts_with = "compress", hide = true)]
     value_stream: Option<PathBuf>,
+
+    /// Run it by itself first, output thrown away, and compare what both took
+    #[arg(long, conflicts_with = "live")]
+    perturbation: bool,
 
     /// Bytes of stack to keep with each tick
     #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(0..=131_072))]
@@ -194,6 +198,7 @@ impl RecordArgs {
             exact: if self.metric.is_some() { Some(Exact::ContextCycles) } else { self.exact },
             values: self.values.then(|| if self.value_stream.is_some() { String::new() } else { self.compress }),
             value_stream: self.value_stream,
+            perturbation: self.perturbation,
             use_cache: !self.no_cache,
             quiet: self.quiet,
             live: self.live,

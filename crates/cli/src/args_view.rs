@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use crate::view::props::{BranchOrder, CodeStyle, ContextsProps, PathOrder, Query, ViewProps};
+use crate::view::props::{BranchOrder, CodeStyle, ContextsProps, MetricName, PathOrder, Query, Statistics, ViewProps};
 
 #[derive(Debug, Subcommand)]
 pub enum ViewCommand {
@@ -56,12 +56,20 @@ pub struct PathsArgs {
     /// Show instructions even where there are source lines
     #[arg(long)]
     asm: bool,
+
+    /// With each path the calling contexts that it ran in (after record --exact=context-paths)
+    #[arg(long)]
+    by_context: bool,
+
+    #[command(flatten)]
+    statistics: StatisticsArgs,
 }
 
 const PATHS_EXAMPLES: &str = "\
 Examples:
   strobe paths
   strobe paths -f deflate_fast --by count
+  strobe paths --metric executions --hot 0.1%
   strobe paths --asm -n 1 nightly.strobe";
 
 /// Show hot edges: steps from block to block
@@ -129,13 +137,17 @@ pub struct ContextsArgs {
     /// Turn the tree around: functions by their own time, and below each who called it
     #[arg(long)]
     callers: bool,
+
+    #[command(flatten)]
+    statistics: StatisticsArgs,
 }
 
 const CONTEXTS_EXAMPLES: &str = "\
 Examples:
   strobe contexts
   strobe contexts --min 5% --caller main
-  strobe contexts --callers --callee malloc";
+  strobe contexts --callers --callee malloc
+  strobe contexts --metric executions";
 
 /// Show the source and the instructions of a function, with counts and branch biases
 #[derive(Debug, ClapArgs)]
@@ -226,6 +238,24 @@ struct CommonArgs {
     debuginfod: bool,
 }
 
+/// Of a view that can sum up instead of listing.
+#[derive(Debug, ClapArgs)]
+struct StatisticsArgs {
+    /// Statistics instead: what is hot by executions, instructions, branches or cycles
+    #[arg(long, value_enum, value_name = "M", hide_possible_values = true)]
+    metric: Option<MetricName>,
+
+    /// Share of the metric that makes something hot, in percent
+    #[arg(long, value_name = "PCT", default_value = "1%", value_parser = parse_share, requires = "metric")]
+    hot: f64,
+}
+
+impl StatisticsArgs {
+    fn wanted(&self) -> Option<Statistics> {
+        self.metric.map(|metric| Statistics { metric, hot_share: self.hot })
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 struct TopArgs {
     /// Rows to show [default: what suits the view]
@@ -251,15 +281,19 @@ impl ViewCommand {
     pub fn into_props(self) -> ViewProps {
         match self {
             ViewCommand::Report(args) => args.common.into_props(args.top.top, Query::Report { html: args.html }),
-            ViewCommand::Paths(PathsArgs { rows, by, asm }) => {
+            ViewCommand::Paths(PathsArgs { rows, by, asm, by_context, statistics }) => {
                 let style = if asm { CodeStyle::Instructions } else { CodeStyle::Source };
-                rows.into_props(|function| Query::Paths { function, by, style })
+                let statistics = statistics.wanted();
+                rows.into_props(|function| match statistics {
+                    Some(statistics) => Query::PathClasses { function, statistics },
+                    None => Query::Paths { function, by, style, is_by_context: by_context },
+                })
             }
             ViewCommand::Edges(EdgesArgs { rows }) => rows.into_props(|function| Query::Edges { function }),
             ViewCommand::Calls(CallsArgs { rows }) => rows.into_props(|function| Query::Calls { function }),
-            ViewCommand::Contexts(ContextsArgs { common, top, min, caller, callee, callers }) => {
+            ViewCommand::Contexts(ContextsArgs { common, top, min, caller, callee, callers, statistics }) => {
                 let part = ContextsProps { min_share: min, caller, callee, is_inverted: callers };
-                common.into_props(top.top, Query::Contexts(part))
+                common.into_props(top.top, statistics.wanted().map_or(Query::Contexts(part), Query::ContextTree))
             }
             ViewCommand::Annotate(AnnotateArgs { function, common, source }) => {
                 let style = if source { CodeStyle::Source } else { CodeStyle::Instructions };

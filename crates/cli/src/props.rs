@@ -56,6 +56,8 @@ pub struct RecordProps {
     pub values: Option<String>,
     /// Where values go instead of being counted.
     pub value_stream: Option<PathBuf>,
+    /// Whether the program runs by itself before, for comparison.
+    pub perturbation: bool,
     pub use_cache: bool,
     pub quiet: bool,
     /// Whether the profile is shown while it grows.
@@ -100,6 +102,8 @@ pub enum Exact {
     Paths,
     /// Blocks and edges
     Blocks,
+    /// Ball-Larus paths that end wherever control comes to a loop header
+    HeaderPaths,
     /// Calls, by calling context
     Contexts,
     /// Ball-Larus paths, by calling context

@@ -30,7 +30,7 @@ const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 const LANDING_BYTES: usize = 8;
 /// Probes by their stored numbers.
-const PROBES: [Probe; 8] = [
+const PROBES: [Probe; 9] = [
     Probe::None,
     Probe::Trace,
     Probe::Exact(Counting::Nothing),
@@ -39,6 +39,7 @@ const PROBES: [Probe; 8] = [
     Probe::Exact(Counting::Contexts),
     Probe::Exact(Counting::ContextPaths),
     Probe::Exact(Counting::ContextCycles),
+    Probe::Exact(Counting::HeaderPaths),
 ];
 /// Bits of the stored number of the probe that say what is noted beside.
 const EVENTS_SHIFT: u32 = 32;

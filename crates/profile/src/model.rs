@@ -5,7 +5,8 @@
 //! one of another run. Counts are [`Estimate`]s of the whole run, not of what was sampled.
 //!
 //! **Invariants**, checked by [`Profile::verify`]: handles are in range; parents come before their children; no two rows have the same
-//! key; a path's consecutive blocks belong to its function.
+//! key; a path's consecutive blocks belong to its function,
+//! and a path by context to the context's.
 
 use std::collections::BTreeMap;
 
@@ -67,6 +68,8 @@ pub struct Profile {
     pub contexts: Vec<Context>,
     /// Recursive calls: back edges of the tree of contexts.
     pub recursions: Vec<Recursion>,
+    /// Paths by the calling context that they ran in; empty if that was not counted.
+    pub context_paths: Vec<ContextPath>,
     /// Loops.
     pub loops: Vec<Loop>,
     /// Outcomes of conditional branches by what came before.
@@ -197,7 +200,7 @@ pub struct Path {
     pub function: FunctionId,
     /// Its blocks in order; never empty.
     pub blocks: Vec<BlockId>,
-    /// The block that the final back edge leads to; nothing if the path ends at an exit.
+    /// The block that the final back edge leads to, or the edge into a loop if paths were cut there; nothing if the path ends at an exit.
     pub back_to: Option<BlockId>,
     /// Conditional and computed branches on it.
     pub n_branches: u32,
@@ -242,6 +245,17 @@ pub struct Recursion {
     pub from: ContextId,
     /// The ancestor (or itself) that is entered again.
     pub to: ContextId,
+    /// How often.
+    pub count: Estimate,
+}
+
+/// How often a path ran in a context of its function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContextPath {
+    /// The context.
+    pub context: ContextId,
+    /// The path.
+    pub path: PathId,
     /// How often.
     pub count: Estimate,
 }

@@ -107,6 +107,16 @@ impl Checker<'_> {
             let goes_up = !in_range || self.is_ancestor(recursion.to.index(), recursion.from.index());
             self.require(goes_up, "recursions", row, "does not lead to an ancestor");
         }
+        for (row, context_path) in profile.context_paths.iter().enumerate() {
+            let context = profile.contexts.get(context_path.context.index()).map(|context| context.function);
+            let path = profile.paths.get(context_path.path.index()).map(|path| path.function);
+            self.require(
+                context.is_some() && context == path,
+                "context_paths",
+                row,
+                "is not of its context's function",
+            );
+        }
         for (row, call) in profile.system_calls.iter().enumerate() {
             let has_module = call.module.is_none_or(|module| module.index() < profile.modules.len());
             self.require(has_module, "system_calls", row, "is in no module");
@@ -118,6 +128,7 @@ impl Checker<'_> {
         self.distinct("values", profile.values.iter().map(|row| (row.module, row.address, row.value)));
         self.distinct("contexts", profile.contexts.iter().map(|row| (row.parent, row.function)));
         self.distinct("recursions", profile.recursions.iter().map(|row| (row.from, row.to)));
+        self.distinct("context_paths", profile.context_paths.iter().map(|row| (row.context, row.path)));
         let system_calls = profile.system_calls.iter();
         self.distinct("system_calls", system_calls.map(|row| (row.context, row.module, row.address)));
     }
@@ -148,7 +159,7 @@ impl Checker<'_> {
 
     fn numbers(&mut self) {
         let profile = self.profile;
-        let tables: [(&str, usize, Vec<Estimate>); 11] = [
+        let tables: [(&str, usize, Vec<Estimate>); 12] = [
             ("functions", 2, profile.functions.iter().flat_map(|row| [row.entries, row.self_ns]).collect()),
             ("blocks", 1, profile.blocks.iter().map(|row| row.count).collect()),
             ("edges", 1, profile.edges.iter().map(|row| row.count).collect()),
@@ -160,6 +171,7 @@ impl Checker<'_> {
                 profile.contexts.iter().flat_map(|row| [row.entries, row.self_ns, row.kernel_ns]).collect(),
             ),
             ("recursions", 1, profile.recursions.iter().map(|row| row.count).collect()),
+            ("context_paths", 1, profile.context_paths.iter().map(|row| row.count).collect()),
             ("loops", 3, profile.loops.iter().flat_map(|row| [row.entries, row.iterations, row.self_ns]).collect()),
             ("system_calls", 1, profile.system_calls.iter().map(|row| row.kernel_ns).collect()),
             ("values", 1, profile.values.iter().map(|row| row.count).collect()),

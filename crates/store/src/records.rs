@@ -2,8 +2,8 @@
 
 use profile::Profile;
 use profile::model::{
-    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, Edge, EdgeKind, Function, FunctionId,
-    HISTORY_BITS, LoadedValue, Loop, LoopId, Module, ModuleId, Path, Recursion, SystemCall, Thread,
+    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, Edge, EdgeKind, Function,
+    FunctionId, HISTORY_BITS, LoadedValue, Loop, LoopId, Module, ModuleId, Path, PathId, Recursion, SystemCall, Thread,
 };
 
 use crate::fields::{Columns, Damage, Fields};
@@ -57,6 +57,11 @@ impl<'a> Tables<'a> {
         id.index() < self.profile.contexts.len()
     }
 
+    fn is_path_of(&self, path: PathId, context: ContextId) -> bool {
+        let context = self.profile.contexts.get(context.index()).map(|row| row.function);
+        context.is_some() && context == self.profile.paths.get(path.index()).map(|row| row.function)
+    }
+
     fn is_block_of(&self, id: BlockId, function: FunctionId) -> bool {
         self.function_of_block.get(id.index()) == Some(&function)
     }
@@ -65,7 +70,7 @@ impl<'a> Tables<'a> {
 /// Calls a macro for each type of record.
 macro_rules! for_each_record {
     ($do:ident) => {
-        $do! { Module, Function, Block, Edge, Path, Call, Context, Recursion, Loop, BranchHistory, SystemCall, LoadedValue, Thread }
+        $do! { Module, Function, Block, Edge, Path, Call, Context, Recursion, ContextPath, Loop, BranchHistory, SystemCall, LoadedValue, Thread }
     };
 }
 pub(crate) use for_each_record;
@@ -313,6 +318,29 @@ impl Record for Recursion {
 
     fn is_sound(&self, _index: usize, tables: &Tables<'_>) -> bool {
         tables.has_context(self.from) && tables.has_context(self.to)
+    }
+}
+
+impl Record for ContextPath {
+    stored_in!("context_path", context_paths);
+    const COLUMNS: &'static str = "context, path, count, count_variance, count_seen";
+
+    fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
+        fields.integer(self.context.0);
+        fields.integer(self.path.0);
+        fields.estimate(self.count);
+    }
+
+    fn decode(columns: &mut Columns<'_>) -> Result<Self, Damage> {
+        Ok(ContextPath {
+            context: ContextId(columns.integer()?),
+            path: PathId(columns.integer()?),
+            count: columns.estimate()?,
+        })
+    }
+
+    fn is_sound(&self, _index: usize, tables: &Tables<'_>) -> bool {
+        tables.is_path_of(self.path, self.context)
     }
 }
 

@@ -142,6 +142,16 @@ CREATE TABLE recursion (
     count_seen INTEGER NOT NULL
 );
 
+-- How often paths ran in contexts of their function. Only recordings of `--exact=context-paths` have rows here.
+CREATE TABLE context_path (
+    id INTEGER PRIMARY KEY,
+    context INTEGER NOT NULL REFERENCES context,
+    path INTEGER NOT NULL REFERENCES path,
+    count REAL NOT NULL,
+    count_variance REAL NOT NULL,
+    count_seen INTEGER NOT NULL
+);
+
 -- Loops. Enclosing loops come before those in them.
 CREATE TABLE loop (
     id INTEGER PRIMARY KEY,

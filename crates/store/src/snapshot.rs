@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use profile::model::{
-    Block, BranchHistory, Call, Context, Edge, Function, LoadedValue, Loop, Module, Path, Recursion, SystemCall, Thread,
+    Block, BranchHistory, Call, Context, ContextPath, Edge, Function, LoadedValue, Loop, Module, Path, Recursion,
+    SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
 use rusqlite::{Transaction, params};

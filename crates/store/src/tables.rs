@@ -10,7 +10,8 @@ use std::thread;
 
 use profile::Profile;
 use profile::model::{
-    Block, BranchHistory, Call, Context, Edge, Function, LoadedValue, Loop, Module, Path, Recursion, SystemCall, Thread,
+    Block, BranchHistory, Call, Context, ContextPath, Edge, Function, LoadedValue, Loop, Module, Path, Recursion,
+    SystemCall, Thread,
 };
 use rusqlite::Connection;
 
@@ -48,6 +49,7 @@ pub(crate) fn read(connection: &Connection, helper: Option<Connection>, extent: 
         calls: flow.calls,
         contexts: flow.contexts,
         recursions: flow.recursions,
+        context_paths: flow.context_paths,
         loops: flow.loops,
         histories: flow.histories,
         system_calls: flow.system_calls,
@@ -88,7 +90,7 @@ fn read_flow(connection: &Connection, extent: Extent) -> Result<Profile, Failure
     let mut profile = Profile::default();
     read_tables!(connection, profile, Path, Call, Context, Recursion, Loop, SystemCall);
     if extent == Extent::Whole {
-        read_tables!(connection, profile, BranchHistory, LoadedValue);
+        read_tables!(connection, profile, BranchHistory, LoadedValue, ContextPath);
     }
     Ok(profile)
 }

@@ -12,6 +12,7 @@ mod exact;
 mod layout;
 mod live;
 pub mod outside;
+mod perturbation;
 mod process;
 mod progress;
 mod runtime_file;
@@ -41,6 +42,7 @@ use crate::record::budget::{Budget, Wishes};
 use crate::record::events::ValueStream;
 use crate::record::live::Live;
 use crate::record::outside::Requests;
+use crate::record::perturbation::Taken;
 use crate::record::progress::ProgressLine;
 use crate::record::session::{Session, interval_ns};
 use crate::record::summary::Ending;
@@ -106,6 +108,8 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         injection: injection.transpose()?,
         ignored_signals,
     };
+    let alone = props.perturbation.then(|| perturbation::run_alone(&launch, &requests)).transpose()?;
+    let started = if alone.is_some() { Instant::now() } else { started };
     let mut session = Session::start(props, listener, settings, recording, requests.clone());
     session.value_stream = value_stream;
     let mut target = start(&launch, live.as_ref())?;
@@ -124,7 +128,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         props,
         session,
         &requests,
-        Conclusion { exit, started, start_up, source, warnings, rate_hz: setting.rate_hz },
+        Conclusion { exit, started, start_up, source, warnings, rate_hz: setting.rate_hz, alone },
     )?;
     Ok(end_like(exit))
 }
@@ -189,11 +193,13 @@ struct Conclusion {
     source: TickSource,
     warnings: Vec<String>,
     rate_hz: f64,
+    /// What the program took by itself, if that was asked for.
+    alone: Option<Taken>,
 }
 
 /// Writes the facts, prints the summary.
 fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, conclusion: Conclusion) -> Result<()> {
-    let Conclusion { exit, started, start_up, source, mut warnings, rate_hz } = conclusion;
+    let Conclusion { exit, started, start_up, source, mut warnings, rate_hz, alone } = conclusion;
     let used = exit.map(|exit| exit.used).unwrap_or_default();
     if session.n_processes == 0 && warnings.is_empty() {
         warnings.push("the program ran unrecorded: it never joined (it may have ended too soon, dropped LD_PRELOAD, or have a limit on its address space)".to_owned());
@@ -229,6 +235,13 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         session.recording.fact(name, value);
     }
     let mut profile = exact.as_ref().map_or_else(|| session.builder.profile(), |(_, outcome)| outcome.profile.clone());
+    let perturbed = alone.map(|alone| {
+        let metric_ns = profile.contexts.iter().map(|row| row.self_ns.value).sum();
+        (alone, Taken { used, elapsed: ending.elapsed, metric_ns })
+    });
+    for (name, value) in perturbed.iter().flat_map(|(without, with)| perturbation::facts(without, with)) {
+        session.recording.fact(name, value);
+    }
     name_functions(&mut profile);
     session.write(&profile);
     if !props.quiet {
@@ -238,7 +251,8 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
             }
             None => summary::text(&session, &ending, props.budget),
         };
-        let _ = write!(std::io::stderr(), "strobe: {}: {}\n{text}", ending.command, ending.how);
+        let table = perturbed.map(|(without, with)| perturbation::text(&without, &with)).unwrap_or_default();
+        let _ = write!(std::io::stderr(), "strobe: {}: {}\n{text}{table}", ending.command, ending.how);
     }
     if let Some(error) = &session.write_error {
         warn(&format!("the profile is incomplete: {error}"));

@@ -13,6 +13,7 @@ mod contexts;
 mod edges;
 pub mod figures;
 mod find;
+mod hotness;
 mod inverted;
 mod loops;
 mod methods;
@@ -24,6 +25,7 @@ mod paths_text;
 pub mod props;
 mod subject;
 mod table;
+mod tree_statistics;
 mod values;
 
 use std::io::{self, Write};
@@ -37,11 +39,13 @@ use store::Extent;
 
 use crate::symbols::Options;
 use crate::tools::output;
-use crate::view::props::{Query, ViewProps};
+use crate::view::props::{MetricName, Query, Statistics, ViewProps};
 use crate::view::subject::Subject;
 
 /// Version of the JSON, also of that of the tools.
 pub const SCHEMA: u32 = 1;
+
+const NO_CONTEXT_PATHS: &str = "no paths by context; record with `strobe record --exact=context-paths`";
 
 /// What a view has to say.
 trait View: Serialize {
@@ -61,9 +65,20 @@ pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
             let view = overview::view(subject, top(10));
             show(&view, subject, props, color)
         }
-        Query::Paths { function, by, style } => {
+        Query::Paths { function, by, style, is_by_context } => {
+            if *is_by_context && subject.profile.context_paths.is_empty() {
+                bail!("{}: {NO_CONTEXT_PATHS}", props.profile.display());
+            }
             let function = selected(subject, function.as_deref())?;
-            let view = paths::view(subject, paths::Wish { function, by: *by, style: *style, n: top(10) });
+            let (by, style, is_by_context) = (*by, *style, *is_by_context);
+            let view = paths::view(subject, paths::Wish { function, by, style, is_by_context, n: top(10) });
+            show(&view, subject, props, color)
+        }
+        Query::PathClasses { function, statistics } => {
+            let function = selected(subject, function.as_deref())?;
+            let Statistics { metric, hot_share } = *statistics;
+            let view = hotness::view(subject, hotness::Wish { metric, hot_share, function, n: top(30) });
+            require_metric(props, metric, view.total)?;
             show(&view, subject, props, color)
         }
         Query::Edges { function } => {
@@ -86,6 +101,11 @@ pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
             let callee = selected(subject, wish.callee.as_deref())?;
             let part = contexts::Part { min_share: wish.min_share, caller, callee, n: top(100) };
             let view = if wish.is_inverted { inverted::view(subject, part) } else { contexts::view(subject, part) };
+            show(&view, subject, props, color)
+        }
+        Query::ContextTree(Statistics { metric, hot_share }) => {
+            let view = tree_statistics::view(subject, *metric, *hot_share);
+            require_metric(props, *metric, view.total)?;
             show(&view, subject, props, color)
         }
         Query::Annotate { function, style } => {
@@ -129,6 +149,15 @@ fn open(props: &ViewProps) -> Result<Subject> {
     let options = Options::of_profile(&props.profile);
     let options = if props.use_debuginfod { options.with_debuginfod() } else { options };
     Ok(Subject::new(profile, &options))
+}
+
+/// Statistics of nothing would look like statistics.
+fn require_metric(props: &ViewProps, metric: MetricName, total: f64) -> Result<()> {
+    if total > 0.0 {
+        return Ok(());
+    }
+    let (path, metric) = (props.profile.display(), metric.text());
+    bail!("{path}: no {metric} of these in the profile; `strobe record --help` has --exact and --metric");
 }
 
 fn selected(subject: &mut Subject, function: Option<&str>) -> Result<Option<FunctionId>> {

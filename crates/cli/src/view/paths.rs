@@ -4,13 +4,15 @@
 //! the file that ran. Without it, the lines of the block's first and last instruction have to do.
 
 use iced_x86::Instruction;
-use profile::model::{BlockEnd, BlockId, EdgeKind, FunctionId, Path, PathId};
+use profile::Estimate;
+use profile::model::{BlockEnd, BlockId, ContextId, EdgeKind, FunctionId, Path, PathId};
 use profile::query::{self, PathRank, PathRow};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::report::Address;
 use crate::view::code::{InstructionLine, targets};
+use crate::view::contexts;
 use crate::view::figures::Figure;
 use crate::view::props::{CodeStyle, PathOrder};
 use crate::view::subject::{FunctionLabel, Place, SourceLine, Subject};
@@ -42,6 +44,17 @@ pub struct PathLine {
     pub blocks: Vec<PathStep>,
     /// Where the back edge leads that the path ends with.
     pub back_to: Option<Address>,
+    /// Where it ran, most often first; nothing if that was not asked for.
+    pub contexts: Option<Vec<PathContext>>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct PathContext {
+    /// Names from the root on, without parameters.
+    pub stack: Vec<String>,
+    pub count: Figure,
+    /// Of the path's executions.
+    pub share: Figure,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,6 +85,8 @@ pub struct Wish {
     pub function: Option<FunctionId>,
     pub by: PathOrder,
     pub style: CodeStyle,
+    /// Whether contexts are shown with each path.
+    pub is_by_context: bool,
     pub n: usize,
 }
 
@@ -80,6 +95,11 @@ pub fn view(subject: &mut Subject, wish: Wish) -> PathsView {
     let n_paths = rows.len();
     rows.truncate(wish.n);
     let wordings = Wordings::new(subject, &rows);
+    let mut paths: Vec<PathLine> = rows.iter().map(|row| wordings.path(subject, row)).collect();
+    if wish.is_by_context {
+        let contexts = contexts_of(subject, &rows);
+        paths.iter_mut().zip(contexts).for_each(|(path, contexts)| path.contexts = Some(contexts));
+    }
     PathsView {
         by: match wish.by {
             PathOrder::Time => "time",
@@ -87,9 +107,27 @@ pub fn view(subject: &mut Subject, wish: Wish) -> PathsView {
             PathOrder::Count => "count",
         },
         n_paths,
-        paths: rows.iter().map(|row| wordings.path(subject, row)).collect(),
+        paths,
         style: wish.style,
     }
+}
+
+/// The contexts of each path.
+fn contexts_of(subject: &mut Subject, rows: &[PathRow]) -> Vec<Vec<PathContext>> {
+    let paths: Vec<PathId> = rows.iter().map(|row| row.path).collect();
+    let contexts = query::contexts_of_paths(&subject.profile, &paths);
+    let mut functions: Vec<FunctionId> =
+        contexts.iter().flatten().flat_map(|&(context, _)| contexts::stack(&subject.profile, context)).collect();
+    functions.sort_unstable();
+    functions.dedup();
+    subject.resolve(functions, []);
+    let line = |row: &PathRow, context: ContextId, count: Estimate| PathContext {
+        stack: contexts::stack(&subject.profile, context).into_iter().map(|id| subject.label(id).short()).collect(),
+        count: count.into(),
+        share: query::share(count, row.count).into(),
+    };
+    let lines = rows.iter().zip(&contexts);
+    lines.map(|(row, contexts)| contexts.iter().map(|&(context, count)| line(row, context, count)).collect()).collect()
 }
 
 fn ranked(subject: &Subject, wish: Wish) -> Vec<PathRow> {
@@ -156,6 +194,7 @@ impl Wordings {
             n_branches: path.n_branches,
             blocks: (0..path.blocks.len()).map(|at| self.step(subject, path, at)).collect(),
             back_to: path.back_to.map(|block| subject.spot(subject.start_of(block)).address),
+            contexts: None,
         }
     }
 

@@ -12,6 +12,8 @@ use crate::view::{View, nothing, title};
 
 /// Instructions of a block that are shown in place of source lines.
 const MAX_INSTRUCTIONS: usize = 8;
+/// Contexts of a path that are shown.
+const MAX_CONTEXTS: usize = 5;
 /// Columns for the place of a source line.
 const PLACE_WIDTH: usize = 28;
 /// Columns for its text.
@@ -29,6 +31,7 @@ impl View for PathsView {
             writeln!(out)?;
             header(path, index + 1, out)?;
             blocks(path, self.style, out)?;
+            contexts(path, out)?;
         }
         Ok(())
     }
@@ -57,6 +60,19 @@ fn blocks(path: &PathLine, style: CodeStyle, out: &mut dyn Write) -> io::Result<
     match path.back_to {
         Some(address) => writeln!(out, "      {DIM}back to {}{DIM:#}", address.0),
         None => Ok(()),
+    }
+}
+
+/// Where it ran.
+fn contexts(path: &PathLine, out: &mut dyn Write) -> io::Result<()> {
+    let Some(contexts) = &path.contexts else { return Ok(()) };
+    for context in contexts.iter().take(MAX_CONTEXTS) {
+        let (share, count, stack) = (context.share.percent(), context.count.count(), context.stack.join(" > "));
+        writeln!(out, "    {share:>8}  {count:>8}  in {stack}")?;
+    }
+    match contexts.len().saturating_sub(MAX_CONTEXTS) {
+        0 => Ok(()),
+        n => writeln!(out, "    {DIM}and in {n} more contexts{DIM:#}"),
     }
 }
 

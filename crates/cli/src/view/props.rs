@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use profile::query;
 
 #[derive(Debug)]
 pub struct ViewProps {
@@ -27,6 +28,11 @@ pub enum Query {
         function: Option<String>,
         by: PathOrder,
         style: CodeStyle,
+        is_by_context: bool,
+    },
+    PathClasses {
+        function: Option<String>,
+        statistics: Statistics,
     },
     Edges {
         function: Option<String>,
@@ -35,6 +41,7 @@ pub enum Query {
         function: Option<String>,
     },
     Contexts(ContextsProps),
+    ContextTree(Statistics),
     Annotate {
         function: String,
         style: CodeStyle,
@@ -72,6 +79,47 @@ pub enum PathOrder {
     Flow,
     /// How often it ran
     Count,
+}
+
+/// What statistics are of.
+#[derive(Debug, Clone, Copy)]
+pub struct Statistics {
+    pub metric: MetricName,
+    /// Share of the metric from which on something is hot.
+    pub hot_share: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MetricName {
+    /// How often it ran
+    Executions,
+    /// Instructions in it
+    Instructions,
+    /// Conditional and computed branches in it
+    Branches,
+    /// CPU time in it
+    #[value(alias = "time")]
+    Cycles,
+}
+
+impl MetricName {
+    pub fn query(self) -> query::Metric {
+        match self {
+            MetricName::Executions => query::Metric::Executions,
+            MetricName::Instructions => query::Metric::Instructions,
+            MetricName::Branches => query::Metric::Branches,
+            MetricName::Cycles => query::Metric::Time,
+        }
+    }
+
+    pub fn text(self) -> &'static str {
+        match self {
+            MetricName::Executions => "executions",
+            MetricName::Instructions => "instructions",
+            MetricName::Branches => "branches",
+            MetricName::Cycles => "cycles",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

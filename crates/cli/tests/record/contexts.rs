@@ -78,5 +78,33 @@ fn contexts_are_those_of_the_source() {
             (from == "main even odd" && to == "main even").then_some(row.count.value)
         };
         assert_eq!(profile.recursions.iter().filter_map(recursion).sum::<f64>(), 6.0, "{what}");
+        assert_eq!(profile.context_paths.is_empty(), what != "--exact=context-paths", "{what}");
+        if what == "--exact=context-paths" {
+            check_paths_by_context(&profile);
+        }
+    }
+}
+
+/// Every path is in its contexts as often as at all, and those of the program are where the source has them.
+fn check_paths_by_context(profile: &Profile) {
+    let mut sums = vec![0.0; profile.paths.len()];
+    let mut by_context: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for row in &profile.context_paths {
+        sums[row.path.index()] += row.count.value;
+        by_context.entry(own_path(profile, row.context)).or_default().push(row.count.value);
+    }
+    let counts: Vec<f64> = profile.paths.iter().map(|row| row.count.value).collect();
+    assert_eq!(sums, counts);
+    // `even` is called with 4, 2 and 0 each time.
+    for (path, expected) in [
+        ("main jumped outer inner leaf", vec![10.0]),
+        ("main caught outer inner leaf", vec![20.0]),
+        ("worker outer inner leaf", vec![8.0]),
+        ("main even", vec![3.0, 6.0]),
+        ("main even odd", vec![6.0]),
+    ] {
+        let mut counts = by_context.get(path).cloned().unwrap_or_default();
+        counts.sort_by(f64::total_cmp);
+        assert_eq!(counts, expected, "{path}; of {by_context:#?}");
     }
 }

@@ -6,7 +6,7 @@ use profile::Profile;
 
 use crate::build::{Executable, Program};
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, start_recorded};
+use crate::recorder::{finish, is_replaced, run_native, start_recorded};
 
 /// How often functions of `counted.c` run.
 const ENTRIES: [(&str, f64); 6] = [
@@ -101,4 +101,20 @@ fn paths_that_never_end_are_counted() {
         assert!(blocks.len() > 20, "{blocks:?}");
         assert_eq!(blocks, from_paths, "{flags:?}");
     }
+}
+
+#[test]
+fn perturbation_compares_with_a_run_alone() {
+    if is_replaced() {
+        return;
+    }
+    let executable = program();
+    let alone = run_native(&executable);
+    let recorded = finish("with a run alone", start_recorded(&executable, &["--metric=cycles", "--perturbation"]));
+    assert_eq!((recorded.ended, &recorded.stdout), (alone.ended, &alone.stdout), "{}", recorded.stderr);
+    let facts = store::facts(&executable.beside("profile")).expect("facts");
+    for name in ["user_s", "system_s", "elapsed_s", "memory_mib", "waits", "preemptions", "cycles_s"] {
+        assert!(facts.contains_key(&format!("perturbation_{name}")), "{name}: {facts:?}");
+    }
+    assert!(recorded.stderr.contains("PERTURBATION"), "{}", recorded.stderr);
 }

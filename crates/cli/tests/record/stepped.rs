@@ -80,25 +80,35 @@ fn expect_same_paths(source: &'static str, n_paths: usize) {
         let bytes = fs::read(&executable.command_line()[0]).expect("the program");
         let image = Image::parse(&bytes).expect("an ELF file");
         let flow = flow::analyze(&image, &Sequential);
-        let expected = paths_of(&flow, &steps(&stepper, &executable));
-        assert!(expected.len() >= n_paths, "{source} {level}: only {} paths", expected.len());
-        let found = recorded_paths(&executable);
-        let differing = |key: &&PathKey| expected.get(key) != found.get(key);
-        let differences: Vec<String> = expected
-            .keys()
-            .chain(found.keys())
-            .filter(differing)
-            .map(|key| {
-                format!("{:x?} -> {:x?}: stepped {:?}, counted {:?}", key.0, key.1, expected.get(key), found.get(key))
-            })
-            .collect();
-        assert!(differences.is_empty(), "{source} {level}:\n{}", differences.join("\n"));
+        let steps = steps(&stepper, &executable);
+        let what = format!("{source} {level}");
+        for (option, truncation) in
+            [("--exact=paths", Truncation::BackEdges), ("--exact=header-paths", Truncation::LoopHeaders)]
+        {
+            let expected = paths_of(&flow, truncation, &steps);
+            assert!(expected.len() >= n_paths, "{what}: only {} paths", expected.len());
+            compare(&format!("{what} {option}"), &expected, &recorded_paths(&executable, option));
+        }
     }
 }
 
+#[track_caller]
+fn compare(what: &str, expected: &Paths, found: &Paths) {
+    let differing = |key: &&PathKey| expected.get(*key) != found.get(*key);
+    let differences: Vec<String> = expected
+        .keys()
+        .chain(found.keys())
+        .filter(differing)
+        .map(|key| {
+            format!("{:x?} -> {:x?}: stepped {:?}, counted {:?}", key.0, key.1, expected.get(key), found.get(key))
+        })
+        .collect();
+    assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
+}
+
 /// What exact mode counts in the program itself.
-fn recorded_paths(executable: &Executable) -> Paths {
-    let profile = counted(executable, "--exact=paths");
+fn recorded_paths(executable: &Executable, option: &str) -> Paths {
+    let profile = counted(executable, option);
     let address = |block: &profile::model::BlockId| profile.blocks[block.index()].address;
     let is_own = |path: &&profile::model::Path| {
         let module = profile.functions[path.function.index()].module;
@@ -126,8 +136,8 @@ fn steps(stepper: &Executable, executable: &Executable) -> Vec<Step> {
 }
 
 /// The paths that steps follow.
-fn paths_of(flow: &ModuleFlow, steps: &[Step]) -> Paths {
-    let mut walker = Walker { flow, plans: HashMap::new(), paths: Paths::new() };
+fn paths_of(flow: &ModuleFlow, truncation: Truncation, steps: &[Step]) -> Paths {
+    let mut walker = Walker { flow, truncation, plans: HashMap::new(), paths: Paths::new() };
     let mut threads: HashMap<u64, Vec<Activation>> = HashMap::new();
     for step in steps {
         walker.step(threads.entry(step.thread).or_default(), step);
@@ -157,6 +167,7 @@ struct Activation {
 
 struct Walker<'a> {
     flow: &'a ModuleFlow,
+    truncation: Truncation,
     plans: HashMap<FunctionId, PathPlan>,
     paths: Paths,
 }
@@ -257,7 +268,7 @@ impl Walker<'_> {
         self.plans.entry(function).or_insert_with(|| {
             let function = &self.flow.functions[function.index()];
             let weights = estimate_weights(&function.cfg.graph, &function.loops);
-            let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
+            let (truncation, order) = (self.truncation, EdgeOrder::Smart(&weights));
             let max_paths = max_paths_with_restarts(function.cfg.return_sites().len());
             PathPlan::new(&function.cfg.graph, &PlanOptions { truncation, order, max_paths })
         })

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use profile::Profile;
+use profile::{Estimate, Profile};
 
 use crate::fixture::{Workshop, program};
 
@@ -54,6 +54,19 @@ fn a_profile_of_ticks_alone() {
     }
     assert!(workshop.stdout(&["report", &profile]).contains("Hot functions"));
     assert!(workshop.stdout(&["annotate", "leaf", &profile]).contains("leaf [program]"));
+}
+
+#[test]
+fn what_was_not_recorded() {
+    let workshop = Workshop::new();
+    let profile = workshop.save(&program());
+    let error = failure(&workshop, &["paths", "--by-context", &profile]);
+    assert!(error.contains("no paths by context; record with `strobe record --exact=context-paths`"), "{error}");
+    let mut timeless = program();
+    timeless.paths.iter_mut().for_each(|row| row.self_ns = Estimate::default());
+    let profile = workshop.save(&timeless);
+    let error = failure(&workshop, &["paths", "--metric", "cycles", &profile]);
+    assert!(error.contains("no cycles of these in the profile"), "{error}");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use profile::model::{
-    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, Edge, EdgeKind, Function, FunctionId, Loop,
-    Module, ModuleId, Path as ProfilePath, Recursion, SystemCall, Thread,
+    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, Edge, EdgeKind, Function,
+    FunctionId, Loop, Module, ModuleId, Path as ProfilePath, PathId, Recursion, SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
 
@@ -122,6 +122,7 @@ pub fn program() -> Profile {
             context(Some(1), LEAF, 5_000, 200, 50),
         ],
         recursions: vec![Recursion { from: ContextId(2), to: ContextId(1), count: about(2_000) }],
+        context_paths: Vec::new(),
         loops: vec![Loop {
             function: WORK,
             header: W0,
@@ -223,4 +224,13 @@ pub fn of_function(program: &Path, symbol: &str) -> Profile {
         contexts: vec![context(None, MAIN, 10, 100, 0)],
         ..Profile::default()
     }
+}
+
+/// [`program`] with paths by context.
+pub fn with_paths_by_context() -> Profile {
+    let mut profile = program();
+    let paths = (0..).map(PathId).zip(&profile.paths);
+    profile.context_paths =
+        paths.map(|(path, row)| ContextPath { context: ContextId(1), path, count: row.count }).collect();
+    profile
 }

@@ -1,12 +1,19 @@
 //! Exact text of every view.
 
-use crate::fixture::{Workshop, program};
+use profile::Profile;
+
+use crate::fixture::{Workshop, program, with_paths_by_context};
 use crate::golden_text;
 
 #[track_caller]
 fn check(golden: &str, arguments: &[&str]) {
+    check_of(&program(), golden, arguments);
+}
+
+#[track_caller]
+fn check_of(profile: &Profile, golden: &str, arguments: &[&str]) {
     let workshop = Workshop::new();
-    let profile = workshop.save(&program());
+    let profile = workshop.save(profile);
     let actual = workshop.stdout(&[arguments, &[&profile]].concat());
     golden_text::expect(golden, &actual);
 }
@@ -29,6 +36,22 @@ fn paths() {
 #[test]
 fn paths_by_count() {
     check("view-paths-count.txt", &["paths", "--by", "count", "-f", "work", "-n", "2"]);
+}
+
+#[test]
+fn paths_by_context() {
+    let arguments = ["paths", "--by", "count", "--by-context", "-n", "2"];
+    check_of(&with_paths_by_context(), "view-paths-by-context.txt", &arguments);
+}
+
+#[test]
+fn classes_of_paths() {
+    check("view-paths-metric.txt", &["paths", "--metric", "executions", "--hot", "5%"]);
+}
+
+#[test]
+fn shape_of_the_context_tree() {
+    check_of(&with_paths_by_context(), "view-contexts-metric.txt", &["contexts", "--metric", "cycles"]);
 }
 
 #[test]

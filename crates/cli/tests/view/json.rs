@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::fixture::{Workshop, of_function, program};
+use crate::fixture::{Workshop, of_function, program, with_paths_by_context};
 
 const DOCUMENT: &str = include_str!("../../../../docs/profile-json.md");
 
@@ -106,6 +106,8 @@ fn every_view_is_documented() {
     check_view("contexts", &[view(&["contexts"]), view(&["contexts", "--callers"])]);
     check_view("loops", &[view(&["loops"])]);
     check_view("branches", &[view(&["branches"])]);
+    check_view("path classes", &[view(&["paths", "--metric", "executions"])]);
+    check_view("context tree", &[view(&["contexts", "--metric", "executions"])]);
     check_view("methods", &[view(&["methods"])]);
 }
 
@@ -132,9 +134,9 @@ fn views_of_code_are_documented() {
         let arguments = if view == "paths" { vec!["paths"] } else { vec!["annotate", "add"] };
         parse(&workshop, &[&arguments[..], &["--json", &of_binary]].concat())
     });
-    let synthetic = workshop.save(&program());
+    let synthetic = workshop.save(&with_paths_by_context());
     let without_code = ["paths", "annotate"].map(|view| {
-        let arguments = if view == "paths" { vec!["paths"] } else { vec!["annotate", "work"] };
+        let arguments = if view == "paths" { vec!["paths", "--by-context"] } else { vec!["annotate", "work"] };
         parse(&workshop, &[&arguments[..], &["--json", &synthetic]].concat())
     });
     let [paths, annotate] = with_code;

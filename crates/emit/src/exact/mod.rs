@@ -19,6 +19,8 @@ mod plan;
 mod tables;
 pub(crate) mod transfers;
 
+use flow::paths::Truncation;
+
 pub(crate) use code::Code;
 pub(crate) use plan::Plan;
 
@@ -29,8 +31,10 @@ pub enum Counting {
     Nothing,
     /// Blocks, and the edges that do not follow from them.
     Blocks,
-    /// Ball-Larus paths.
+    /// Ball-Larus paths, which end at back edges.
     Paths,
+    /// Ball-Larus paths, which end wherever control comes to a loop header.
+    HeaderPaths,
     /// Calls, by calling context.
     Contexts,
     /// The same, and Ball-Larus paths by calling context.
@@ -43,7 +47,13 @@ impl Counting {
     /// Whether paths are counted.
     #[must_use]
     pub fn has_paths(self) -> bool {
-        matches!(self, Counting::Paths | Counting::ContextPaths)
+        matches!(self, Counting::Paths | Counting::HeaderPaths | Counting::ContextPaths)
+    }
+
+    /// Where paths are cut.
+    #[must_use]
+    pub fn truncation(self) -> Truncation {
+        if self == Counting::HeaderPaths { Truncation::LoopHeaders } else { Truncation::BackEdges }
     }
 
     /// Whether calling contexts are kept.

@@ -34,13 +34,19 @@ const MAX_CELLS: u64 = 1024;
 const MAX_ROW_ENTRIES: usize = 1 << 16;
 
 /// Paths are counted in `paths` if that is given. `None` if there are too many rows.
-pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, paths: Option<Paths>, chunk: &mut Chunk) -> Option<Plan> {
+pub(super) fn plan(
+    module: &Module<'_, '_>,
+    id: FunctionId,
+    truncation: Truncation,
+    paths: Option<Paths>,
+    chunk: &mut Chunk,
+) -> Option<Plan> {
     let function = module.function(id);
     let cfg = &function.cfg;
     let weights = estimate_weights(&cfg.graph, &function.loops);
     let return_sites = cfg.return_sites();
     let options = PlanOptions {
-        truncation: Truncation::BackEdges,
+        truncation,
         order: EdgeOrder::Smart(&weights),
         max_paths: max_paths_with_restarts(return_sites.len()),
     };

@@ -37,9 +37,12 @@ impl Plan {
         match counting {
             Counting::Nothing => Plan::nothing(module.function(id)),
             Counting::Blocks => Plan::blocks(module, id, chunk),
-            Counting::Paths => paths::plan(module, id, None, chunk).unwrap_or_else(|| Plan::blocks(module, id, chunk)),
+            Counting::Paths | Counting::HeaderPaths => {
+                let plan = paths::plan(module, id, counting.truncation(), None, chunk);
+                plan.unwrap_or_else(|| Plan::blocks(module, id, chunk))
+            }
             Counting::ContextPaths if has_context => {
-                let plan = paths::plan(module, id, Some(Paths::Context), chunk);
+                let plan = paths::plan(module, id, counting.truncation(), Some(Paths::Context), chunk);
                 plan.unwrap_or_else(|| Plan::apart(module.function(id)))
             }
             Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles => Plan::apart(module.function(id)),

@@ -138,7 +138,12 @@ fn nothing_is_counted_on_request() {
 }
 
 /// Blocks from the paths that were counted, for every function that counts paths.
-fn blocks_of_paths(flow: &ModuleFlow, copy: &ModuleCopy, result: &Counted) -> BTreeMap<u64, u64> {
+fn blocks_of_paths(
+    flow: &ModuleFlow,
+    copy: &ModuleCopy,
+    truncation: Truncation,
+    result: &Counted,
+) -> BTreeMap<u64, u64> {
     let mut blocks = BTreeMap::new();
     for (cell, number) in numbered(copy) {
         let ids: Vec<(u64, u64)> = match cell.kind {
@@ -157,7 +162,7 @@ fn blocks_of_paths(flow: &ModuleFlow, copy: &ModuleCopy, result: &Counted) -> BT
         let graph = &function.cfg.graph;
         let weights = estimate_weights(graph, &function.loops);
         let options = PlanOptions {
-            truncation: Truncation::BackEdges,
+            truncation,
             order: EdgeOrder::Smart(&weights),
             max_paths: max_paths_with_restarts(function.cfg.return_sites().len()),
         };
@@ -174,11 +179,12 @@ fn blocks_of_paths(flow: &ModuleFlow, copy: &ModuleCopy, result: &Counted) -> BT
 
 #[test]
 fn paths_are_counted_exactly() {
-    for optimization in ["-O2", "-O0"] {
-        let (file, copy, result) = counted(optimization, Counting::Paths, 0);
+    for (optimization, counting) in [("-O2", Counting::Paths), ("-O0", Counting::Paths), ("-O2", Counting::HeaderPaths)]
+    {
+        let (file, copy, result) = counted(optimization, counting, 0);
         let image = parse(&file);
         let flow = flow::analyze(&image, &Sequential);
-        let blocks = blocks_of_paths(&flow, &copy, &result);
+        let blocks = blocks_of_paths(&flow, &copy, counting.truncation(), &result);
         // A path that longjmp cuts off is never counted, and one that it begins is not counted here; nor one that begins behind a call
         // which takes its arguments off the stack.
         let left_out = ["drops", "jumps", "jump_out", "longjmp", "__longjmp", "__libc_siglongjmp", "_longjmp_unwind"];

@@ -32,6 +32,7 @@ fn all_shapes_verify_when_they_are_counted() {
         Counting::Nothing,
         Counting::Blocks,
         Counting::Paths,
+        Counting::HeaderPaths,
         Counting::Contexts,
         Counting::ContextPaths,
         Counting::ContextCycles,
@@ -43,7 +44,7 @@ fn all_shapes_verify_when_they_are_counted() {
             Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
             Counting::Contexts | Counting::ContextCycles => vec![CellKind::Target, CellKind::Context],
             Counting::ContextPaths => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
-            Counting::Paths => {
+            Counting::Paths | Counting::HeaderPaths => {
                 vec![CellKind::Target, CellKind::Paths, CellKind::HashedPaths, CellKind::LostPaths]
             }
         };

@@ -5,44 +5,52 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
+use super::contexts::{ContextNumber, CountedContext, CountedContexts, PathNumber};
 use super::loops;
-use super::{CallKey, CodePlace, ContextNumber, Counted, CountedContext, PathKey};
+use super::{CallKey, CodePlace, Counted, CountedPath, PathKey};
 use crate::code::{CodeBlock, ModuleCode};
 use crate::estimate::Estimate;
 use crate::model::{
-    Block, BlockEnd, BlockId, Call, Context, ContextId, Edge, EdgeKind, Function, FunctionId, ModuleId, Path, Profile,
-    Recursion,
+    Block, BlockEnd, BlockId, Call, Context, ContextId, ContextPath, Edge, EdgeKind, Function, FunctionId, ModuleId,
+    Path, PathId, Profile, Recursion,
 };
 
-pub(super) fn profile(
-    modules: &[Counted],
-    contexts: &[CountedContext],
-    recursions: &BTreeMap<(ContextNumber, ContextNumber), u64>,
-) -> Profile {
+pub(super) fn profile(modules: &[Counted], contexts: &CountedContexts) -> Profile {
     let mut n_blocks = 0;
     let rows: Vec<ModuleRows<'_>> = modules.iter().map(|counted| ModuleRows::new(counted, &mut n_blocks)).collect();
-    let functions = Functions::new(&rows, contexts);
+    let functions = Functions::new(&rows, &contexts.rows);
     let mut profile = Profile {
         modules: modules.iter().map(|counted| counted.facts.clone()).collect(),
         functions: functions.rows(modules),
         ..Profile::default()
     };
+    let mut paths: FxHashMap<PathNumber, PathId> = FxHashMap::default();
     for (module, rows) in (0..).map(ModuleId).zip(&rows) {
         let function_of = |index| functions.id(modules, CodePlace { module, index });
         rows.fill_blocks(function_of, &mut profile);
         rows.fill_edges(&mut profile);
-        rows.fill_paths(&mut profile);
+        rows.fill_paths(&mut profile, |number, id| {
+            paths.insert(PathNumber { module, number }, id);
+        });
         rows.fill_calls(|callee| functions.id(modules, callee), &mut profile);
         loops::fill(rows, &mut profile);
     }
     profile.contexts =
-        contexts.iter().filter_map(|row| Some(context(row, functions.id(modules, row.function)?))).collect();
+        contexts.rows.iter().filter_map(|row| Some(context(row, functions.id(modules, row.function)?))).collect();
     for row in &profile.contexts {
         if let Some(function) = profile.functions.get_mut(row.function.index()) {
             function.self_ns += row.self_ns;
         }
     }
-    profile.recursions = recursions.iter().map(|(&(from, to), &n)| recursion(from, to, n)).collect();
+    profile.recursions = contexts.recursions.iter().map(|(&(from, to), &n)| recursion(from, to, n)).collect();
+    let by_context = contexts.paths.iter().filter(|&(_, &n)| n != 0).filter_map(|(&(context, path), &n)| {
+        let ContextNumber(context) = context;
+        Some(ContextPath { context: ContextId(context), path: *paths.get(&path)?, count: Estimate::exact(n) })
+    });
+    profile.context_paths = by_context.collect();
+    profile.context_paths.sort_by_key(|row| (row.context, row.path));
     profile
 }
 
@@ -170,23 +178,30 @@ impl<'a> ModuleRows<'a> {
     fn fill_edges(&self, profile: &mut Profile) {
         let code = &self.counted.code;
         let rows = self.edges.iter().filter_map(|(&(from, to), &n)| {
-            let is_back = code.is_cut(from, to) || self.counted.back_edges.contains(&(from, to));
+            let ends_paths = self.counted.back_edges.contains(&(from, to)) && !loops::enters(code, from, to);
+            let is_back = code.is_cut(from, to) || ends_paths;
             let kind = edge_kind(code, from, to)?;
             Some(Edge { from: self.id(from)?, to: self.id(to)?, kind, is_back, count: Estimate::exact(n) })
         });
         profile.edges.extend(rows);
     }
 
-    fn fill_paths(&self, profile: &mut Profile) {
-        let mut paths: Vec<(&PathKey, u64)> = self.counted.paths.iter().map(|(path, &n)| (path, n)).collect();
-        paths.sort_unstable();
-        let rows = paths.into_iter().filter_map(|(PathKey { blocks, back_to }, n)| {
+    /// `name` gets the row of each path.
+    fn fill_paths(&self, profile: &mut Profile, mut name: impl FnMut(u32, PathId)) {
+        let mut paths: Vec<(&PathKey, CountedPath)> =
+            self.counted.paths.iter().map(|(key, &path)| (key, path)).collect();
+        paths.retain(|(_, path)| path.n != 0);
+        paths.sort_unstable_by_key(|&(key, _)| key);
+        let mut next = profile.paths.len() as u32;
+        let rows = paths.into_iter().filter_map(|(PathKey { blocks, back_to }, CountedPath { number, n })| {
             let blocks: Vec<BlockId> = blocks.iter().filter_map(|&block| self.id(block)).collect();
             let of_path = || blocks.iter().filter_map(|block| profile.blocks.get(block.index()));
             let is_branch = |block: &&Block| matches!(block.end, BlockEnd::Branch | BlockEnd::IndirectJump);
             let (function, n_branches) = (of_path().next()?.function, of_path().filter(is_branch).count() as u32);
             let back_to = back_to.and_then(|block| self.id(block));
             let (count, self_ns) = (Estimate::exact(n), Estimate::default());
+            name(number, PathId(next));
+            next += 1;
             Some(Path { function, blocks, back_to, n_branches, count, self_ns })
         });
         let rows: Vec<Path> = rows.collect();

@@ -68,3 +68,8 @@ pub(super) fn around(code: &ModuleCode, block: u32) -> impl Iterator<Item = (u32
         with_header(code.loops.get(index as usize)?.parent)
     })
 }
+
+/// Whether an edge leads to the header of a loop from outside.
+pub(super) fn enters(code: &ModuleCode, from: u32, to: u32) -> bool {
+    around(code, to).any(|(index, header)| header == to && !around(code, from).any(|(other, _)| other == index))
+}

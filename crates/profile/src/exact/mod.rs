@@ -9,11 +9,11 @@
 //! nothing about (threads, system calls; times, unless contexts have them) are empty; they and names are the caller's to fill in.
 
 mod assemble;
+mod contexts;
 mod loops;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,6 +22,9 @@ use crate::code::{CodeBlock, ModuleCode};
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::model::{Module, ModuleId, Profile};
+
+use contexts::CountedContexts;
+pub use contexts::{ContextNumber, PathNumber};
 
 /// See the module's header. Blocks and functions are named by their indices in the [`ModuleCode`]; counts of the same thing add up.
 ///
@@ -48,22 +51,7 @@ pub struct ExactBuilder {
     modules: Vec<Counted>,
     module_ids: FxHashMap<(String, String), ModuleId>,
     n_unobserved: u64,
-    contexts: Vec<CountedContext>,
-    context_numbers: FxHashMap<(Option<ContextNumber>, CodePlace), ContextNumber>,
-    recursions: BTreeMap<(ContextNumber, ContextNumber), u64>,
-}
-
-/// A calling context of an [`ExactBuilder`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContextNumber(u32);
-
-/// A function as called from a context.
-#[derive(Clone, Copy, Debug)]
-struct CountedContext {
-    parent: Option<ContextNumber>,
-    function: CodePlace,
-    n_calls: u64,
-    self_ns: f64,
+    contexts: CountedContexts,
 }
 
 /// A module and what ran in it.
@@ -78,7 +66,7 @@ struct Counted {
     edges: FxHashMap<(u32, u32), u64>,
     /// Edges that ended a path.
     back_edges: FxHashSet<(u32, u32)>,
-    paths: FxHashMap<PathKey, u64>,
+    paths: FxHashMap<PathKey, CountedPath>,
     calls: FxHashMap<CallKey, u64>,
 }
 
@@ -86,6 +74,13 @@ struct Counted {
 struct PathKey {
     blocks: Box<[u32]>,
     back_to: Option<u32>,
+}
+
+/// A path of a module, numbered in the order in which paths were named.
+#[derive(Clone, Copy, Debug)]
+struct CountedPath {
+    number: u32,
+    n: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +102,6 @@ pub struct CodePlace {
 const NO_MODULE: Error = Error::BadCode("counts of a module that was not named");
 const NO_BLOCK: Error = Error::BadCode("a count of a block that it does not have");
 const NO_FUNCTION: Error = Error::BadCode("a count of a function that it does not have");
-const NO_CONTEXT: Error = Error::BadCode("a count of a context that was not named");
 const TWO_FUNCTIONS: Error = Error::BadCode("a count of a step from one function to another");
 
 impl ExactBuilder {
@@ -168,14 +162,19 @@ impl ExactBuilder {
     ///
     /// # Errors
     /// If there are no such blocks, or none at all, or if they are of different functions.
-    pub fn path(&mut self, module: ModuleId, blocks: &[u32], back_to: Option<u32>, n: u64) -> Result<(), Error> {
+    pub fn path(
+        &mut self,
+        module: ModuleId,
+        blocks: &[u32],
+        back_to: Option<u32>,
+        n: u64,
+    ) -> Result<PathNumber, Error> {
         self.stretch(module, blocks, back_to, n)?;
-        if n != 0 {
-            let key = PathKey { blocks: blocks.into(), back_to };
-            let count = self.counted(module)?.paths.entry(key).or_default();
-            *count = count.saturating_add(n);
-        }
-        Ok(())
+        let paths = &mut self.counted(module)?.paths;
+        let next = CountedPath { number: paths.len() as u32, n: 0 };
+        let path = paths.entry(PathKey { blocks: blocks.into(), back_to }).or_insert(next);
+        path.n = path.n.saturating_add(n);
+        Ok(PathNumber { module, number: path.number })
     }
 
     /// Blocks ran one after the other `n` times, on a path that is not known as a whole.
@@ -235,60 +234,10 @@ impl ExactBuilder {
         Ok(())
     }
 
-    /// A function was called `n` times from a context; nothing is the start of a thread or handler.
-    ///
-    /// # Errors
-    /// If there is no such function or context.
-    pub fn context(
-        &mut self,
-        parent: Option<ContextNumber>,
-        function: CodePlace,
-        n: u64,
-    ) -> Result<ContextNumber, Error> {
-        if self.counted(function.module)?.entries.get(function.index as usize).is_none() {
-            return Err(NO_FUNCTION);
-        }
-        parent.map_or(Ok(()), |parent| self.check_context(parent))?;
-        let contexts = &mut self.contexts;
-        let number = *self.context_numbers.entry((parent, function)).or_insert_with(|| {
-            contexts.push(CountedContext { parent, function, n_calls: 0, self_ns: 0.0 });
-            ContextNumber(contexts.len() as u32 - 1)
-        });
-        if let Some(row) = self.contexts.get_mut(number.0 as usize) {
-            row.n_calls = row.n_calls.saturating_add(n);
-        }
-        Ok(number)
-    }
-
-    /// So much time was spent in a context itself.
-    ///
-    /// # Errors
-    /// If there is no such context.
-    pub fn context_time(&mut self, context: ContextNumber, ns: f64) -> Result<(), Error> {
-        self.contexts.get_mut(context.0 as usize).ok_or(NO_CONTEXT)?.self_ns += ns;
-        Ok(())
-    }
-
-    /// From one context, the function of another one around it (or of itself) was called `n` times.
-    ///
-    /// # Errors
-    /// If there are no such contexts.
-    pub fn recursion(&mut self, from: ContextNumber, to: ContextNumber, n: u64) -> Result<(), Error> {
-        self.check_context(from)?;
-        self.check_context(to)?;
-        let count = self.recursions.entry((from, to)).or_default();
-        *count = count.saturating_add(n);
-        Ok(())
-    }
-
-    fn check_context(&self, number: ContextNumber) -> Result<(), Error> {
-        self.contexts.get(number.0 as usize).map(drop).ok_or(NO_CONTEXT)
-    }
-
     /// The profile of all counts so far. Functions have no names.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        let mut profile = assemble::profile(&self.modules, &self.contexts, &self.recursions);
+        let mut profile = assemble::profile(&self.modules, &self.contexts);
         profile.unobserved_flow = Estimate::exact(self.n_unobserved);
         profile
     }

@@ -132,8 +132,8 @@ fn counts_of_what_is_not_there_are_refused() {
     is_refused(builder.block(module, 4, 1));
     is_refused(builder.block(ModuleId(1), 0, 1));
     is_refused(builder.edge(module, 0, 4, 1));
-    is_refused(builder.path(module, &[], None, 1));
-    is_refused(builder.path(module, &[0, 1], Some(4), 1));
+    is_refused(builder.path(module, &[], None, 1).map(drop));
+    is_refused(builder.path(module, &[0, 1], Some(4), 1).map(drop));
     is_refused(builder.entries(module, 1, 1));
     let (site, callee) = (CodePlace { module, index: 4 }, CodePlace { module, index: 1 });
     is_refused(builder.call(site, CodePlace { module, index: 0 }, false, 1));
@@ -174,7 +174,8 @@ fn walk(
     loop {
         *truth.blocks.entry(at).or_default() += 1;
         if at == end {
-            return builder.path(ModuleId(0), &path, None, 1).expect("a path of the code");
+            builder.path(ModuleId(0), &path, None, 1).expect("a path of the code");
+            return;
         }
         let is_taken = choices.next().unwrap_or(false);
         let to = match (is_taken, at == end - 1) {

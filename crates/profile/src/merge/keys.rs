@@ -21,6 +21,7 @@ pub(crate) struct Keys {
     calls: Interner<(BlockId, FunctionId, bool)>,
     contexts: Interner<(Option<ContextId>, FunctionId)>,
     recursions: Interner<(ContextId, ContextId)>,
+    context_paths: Interner<(ContextId, PathId)>,
     loops: Interner<(FunctionId, BlockId)>,
     histories: Interner<(BlockId, u8)>,
     system_calls: Interner<(ContextId, Option<ModuleId>, u64)>,
@@ -39,6 +40,7 @@ pub(crate) struct Handles {
     pub calls: Vec<usize>,
     pub contexts: Vec<ContextId>,
     pub recursions: Vec<usize>,
+    pub context_paths: Vec<usize>,
     pub loops: Vec<LoopId>,
     pub histories: Vec<usize>,
     pub system_calls: Vec<usize>,
@@ -83,11 +85,12 @@ impl Keys {
             let parent = row.parent.map(|id| contexts[id.index()]);
             contexts.push(ContextId(self.contexts.number((parent, functions[row.function.index()]))));
         }
+        let paths = self.paths(profile, &functions, &blocks);
         Handles {
             edges: self.edges(profile, &blocks),
-            paths: self.paths(profile, &functions, &blocks),
             calls: self.calls(profile, &functions, &blocks),
             recursions: self.recursions(profile, &contexts),
+            context_paths: self.context_paths(profile, &contexts, &paths),
             loops: self.loops(profile, &functions, &blocks),
             histories: self.histories(profile, &blocks),
             system_calls: self.system_calls(profile, &modules, &contexts),
@@ -96,6 +99,7 @@ impl Keys {
             modules,
             functions,
             blocks,
+            paths,
             contexts,
         }
     }
@@ -125,6 +129,11 @@ impl Keys {
     fn recursions(&mut self, profile: &Profile, contexts: &[ContextId]) -> Vec<usize> {
         let rows = profile.recursions.iter();
         rows.map(|row| self.recursions.index((contexts[row.from.index()], contexts[row.to.index()]))).collect()
+    }
+
+    fn context_paths(&mut self, profile: &Profile, contexts: &[ContextId], paths: &[PathId]) -> Vec<usize> {
+        let rows = profile.context_paths.iter();
+        rows.map(|row| self.context_paths.index((contexts[row.context.index()], paths[row.path.index()]))).collect()
     }
 
     fn loops(&mut self, profile: &Profile, functions: &[FunctionId], blocks: &[BlockId]) -> Vec<LoopId> {

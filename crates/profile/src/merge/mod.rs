@@ -15,8 +15,8 @@ use std::cmp::Ordering;
 use std::mem;
 
 use crate::model::{
-    Block, BlockId, BranchHistory, Call, Context, Edge, Function, LoadedValue, Loop, LoopId, Module, Path, Profile,
-    Recursion, SystemCall, Thread,
+    Block, BlockId, BranchHistory, Call, Context, ContextPath, Edge, Function, LoadedValue, Loop, LoopId, Module, Path,
+    Profile, Recursion, SystemCall, Thread,
 };
 use keys::{Handles, Keys};
 
@@ -134,6 +134,13 @@ impl Merger {
             ..row.clone()
         };
         absorb(&mut self.merged.recursions, recursions, translate, |mine, theirs| mine.count += theirs.count);
+        let context_paths = handles.context_paths.iter().copied().zip(&other.context_paths);
+        let translate = |row: &ContextPath| ContextPath {
+            context: handles.contexts[row.context.index()],
+            path: handles.paths[row.path.index()],
+            ..row.clone()
+        };
+        absorb(&mut self.merged.context_paths, context_paths, translate, |mine, theirs| mine.count += theirs.count);
         let system_calls = handles.system_calls.iter().copied().zip(&other.system_calls);
         let translate = |row: &SystemCall| SystemCall {
             context: handles.contexts[row.context.index()],

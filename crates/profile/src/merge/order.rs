@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::model::{BlockId, ContextId, FunctionId, LoopId, ModuleId, Profile};
+use crate::model::{BlockId, ContextId, FunctionId, LoopId, ModuleId, PathId, Profile};
 
 impl Profile {
     /// The same profile with its rows in canonical order.
@@ -21,12 +21,13 @@ impl Profile {
         self.sort_modules();
         self.sort_functions();
         self.sort_blocks();
+        self.sort_paths();
         self.sort_contexts();
         self.sort_loops();
         self.edges.sort_by_key(|row| (row.from, row.to, row.kind));
-        self.paths.sort_by(|a, b| (a.function, &a.blocks, a.back_to).cmp(&(b.function, &b.blocks, b.back_to)));
         self.calls.sort_by_key(|row| (row.site, row.callee, row.is_tail));
         self.recursions.sort_by_key(|row| (row.from, row.to));
+        self.context_paths.sort_by_key(|row| (row.context, row.path));
         self.histories.sort_by_key(|row| (row.block, row.history));
         self.system_calls.sort_by_key(|row| (row.context, row.module, row.address));
         self.values.sort_by_key(|row| (row.module, row.address, row.value));
@@ -72,6 +73,14 @@ impl Profile {
         self.histories.iter_mut().for_each(|row| renumber(&mut row.block));
     }
 
+    fn sort_paths(&mut self) {
+        let mut order = indices(self.paths.len());
+        let key = |index: usize| (self.paths[index].function, &self.paths[index].blocks, self.paths[index].back_to);
+        order.sort_by(|&a, &b| key(a).cmp(&key(b)));
+        let new = permute(&mut self.paths, &order);
+        self.context_paths.iter_mut().for_each(|row| row.path = PathId(new[row.path.index()]));
+    }
+
     fn sort_contexts(&mut self) {
         let order = self.contexts_in_preorder();
         let new = permute(&mut self.contexts, &order);
@@ -82,6 +91,7 @@ impl Profile {
             renumber(&mut row.to);
         }
         self.system_calls.iter_mut().for_each(|row| renumber(&mut row.context));
+        self.context_paths.iter_mut().for_each(|row| renumber(&mut row.context));
     }
 
     fn contexts_in_preorder(&self) -> Vec<usize> {

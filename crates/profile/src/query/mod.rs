@@ -9,6 +9,7 @@ mod contexts;
 mod detail;
 mod edges;
 mod functions;
+mod hotness;
 mod kernel;
 mod loops;
 mod methods;
@@ -16,6 +17,7 @@ mod paths;
 mod ratio;
 mod regions;
 mod totals;
+mod tree_statistics;
 mod values;
 
 use std::cmp::Ordering;
@@ -26,13 +28,15 @@ pub use contexts::{ContextNode, ContextOptions, context_tree, inclusive_ns, is_t
 pub use detail::{BlockDetail, FunctionDetail, function_detail};
 pub use edges::{EdgeRow, edges};
 pub use functions::{FunctionRow, functions};
+pub use hotness::{Class, Classes, HotPath, Hotness, Metric, hotness};
 pub use kernel::{SystemCallSite, system_call_sites, threads};
 pub use loops::{LoopRow, loops};
 pub use methods::{MethodRow, methods};
-pub use paths::{PathRank, PathRow, paths};
+pub use paths::{PathRank, PathRow, contexts_of_paths, paths};
 pub use ratio::{ratio, share};
 pub use regions::{RegionRow, regions};
 pub use totals::{Totals, scale_factor, totals};
+pub use tree_statistics::{CallSites, TreeStatistics, tree_statistics};
 pub use values::{ValueSite, value_sites};
 
 pub(crate) use branches::{Outcomes, outcomes};

@@ -1,7 +1,9 @@
 //! Hot paths, by time or by flow.
 
+use rustc_hash::FxHashMap;
+
 use crate::estimate::Estimate;
-use crate::model::{FunctionId, PathId, Profile};
+use crate::model::{ContextId, FunctionId, PathId, Profile};
 use crate::query::{share, sort_hottest_first, totals};
 
 /// What makes a path hot.
@@ -65,4 +67,20 @@ pub fn paths(profile: &Profile, function: Option<FunctionId>, rank: PathRank) ->
     };
     sort_hottest_first(&mut rows, figure, |row| row.path.0);
     rows
+}
+
+/// The contexts that each of these paths ran in, the one where it ran most often first.
+#[must_use]
+pub fn contexts_of_paths(profile: &Profile, paths: &[PathId]) -> Vec<Vec<(ContextId, Estimate)>> {
+    let places: FxHashMap<PathId, usize> = paths.iter().copied().zip(0..).collect();
+    let mut contexts = vec![Vec::new(); paths.len()];
+    for row in &profile.context_paths {
+        if let Some(&place) = places.get(&row.path) {
+            contexts[place].push((row.context, row.count));
+        }
+    }
+    for rows in &mut contexts {
+        sort_hottest_first(rows, |(_, count)| count.value, |(context, _)| context.0);
+    }
+    contexts
 }

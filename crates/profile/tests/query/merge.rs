@@ -13,7 +13,7 @@ fn sum(profiles: &[&Profile]) -> Profile {
 }
 
 /// Every estimate of a profile, table by table.
-fn totals(profile: &Profile) -> [Estimate; 9] {
+fn totals(profile: &Profile) -> [Estimate; 10] {
     [
         profile.functions.iter().map(|row| row.entries + row.self_ns).sum(),
         profile.blocks.iter().map(|row| row.count).sum(),
@@ -22,6 +22,7 @@ fn totals(profile: &Profile) -> [Estimate; 9] {
         profile.calls.iter().map(|row| row.count).sum(),
         profile.contexts.iter().map(|row| row.entries + row.self_ns + row.kernel_ns).sum(),
         profile.recursions.iter().map(|row| row.count).sum(),
+        profile.context_paths.iter().map(|row| row.count).sum(),
         profile.loops.iter().map(|row| row.entries + row.iterations + row.self_ns).sum(),
         profile.system_calls.iter().map(|row| row.kernel_ns).sum(),
     ]

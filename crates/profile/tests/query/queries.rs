@@ -1,8 +1,10 @@
 //! What queries say about a small program, computed by hand.
 
-use profile::Estimate;
-use profile::model::{BlockEnd, BlockId, Call, ContextId, Edge, EdgeId, EdgeKind, LoopId, PathId, ThreadId};
-use profile::query::{self, ContextOptions, PathRank};
+use profile::model::{
+    BlockEnd, BlockId, Call, ContextId, ContextPath, Edge, EdgeId, EdgeKind, LoopId, PathId, ThreadId,
+};
+use profile::query::{self, CallSites, Class, Classes, ContextOptions, Metric, PathRank, TreeStatistics};
+use profile::{Estimate, Profile};
 
 use crate::fixture::*;
 
@@ -36,6 +38,64 @@ fn paths_are_ranked_by_time_and_by_flow() {
     assert_eq!(flows, expected);
     assert_eq!((by_flow[0].time_share.value, by_flow[0].flow_share.value), (0.3, 0.63));
     assert_eq!(query::paths(&program(), Some(MAIN), PathRank::Time), []);
+}
+
+#[test]
+fn paths_are_hot_and_dense_by_their_share_of_a_metric() {
+    // 100 paths with 600 instructions: 63 with 5 each, 27 with 7, 7 with 9, and 3 with 11, which are cold.
+    let found = query::hotness(&program(), Metric::Executions, 0.05);
+    let class = |n, instructions, metric| Class { n, n_paths: n, instructions, metric };
+    let expected = Classes {
+        all: class(4, 600.0, 100.0),
+        hot: class(3, 567.0, 97.0),
+        cold: class(1, 33.0, 3.0),
+        dense: class(1, 315.0, 63.0),
+        sparse: class(2, 252.0, 34.0),
+    };
+    assert_eq!(found.paths, expected);
+    let order: Vec<_> = found.hot_paths.iter().map(|row| row.path).collect();
+    assert_eq!(order, [PathId(0), PathId(1), PathId(2)]);
+    assert_eq!((found.functions.dense.n, found.functions.dense.n_paths, found.functions.cold.n), (1, 4, 0));
+    assert_eq!(found.paths_through_hot_block, 3.0);
+    let by_time = query::hotness(&program(), Metric::Time, 0.04);
+    assert_eq!((by_time.metric, by_time.paths.hot.n, by_time.paths.dense.n), (600.0, 3, 1));
+    let by_instructions = query::hotness(&program(), Metric::Instructions, 0.1);
+    assert_eq!((by_instructions.metric, by_instructions.paths.hot.n, by_instructions.paths.sparse.n), (600.0, 3, 0));
+    let by_branches = query::hotness(&program(), Metric::Branches, 0.1);
+    assert_eq!((by_branches.metric, by_branches.paths.hot.n), (200.0, 2));
+    assert_eq!(query::hotness(&Profile::default(), Metric::Time, 0.01).paths, Classes::default());
+}
+
+#[test]
+fn the_tree_has_a_shape() {
+    let context_path = |path| ContextPath { context: ContextId(1), path: PathId(path), count: Estimate::exact(3) };
+    let profile = Profile { context_paths: vec![context_path(1)], ..program() };
+    assert_eq!(profile.verify(), []);
+    let found = query::tree_statistics(&profile, Metric::Executions, 0.5);
+    let expected = TreeStatistics {
+        n_nodes: 3,
+        n_roots: 1,
+        n_leaves: 1,
+        n_functions: 3,
+        n_back_edges: 1,
+        mean_degree: 1.0,
+        mean_height: 3.0,
+        max_height: 3,
+        max_replication: 1,
+        most_replicated: Some(MAIN),
+        call_sites: Some(CallSites { n_used: 1, n_on_one_path: 1 }),
+        metric: 16.0,
+        n_hot: 1,
+        hot_metric: 10.0,
+    };
+    assert_eq!(found, expected);
+    let on_two = Profile { context_paths: vec![context_path(1), context_path(3)], ..program() };
+    let found = query::tree_statistics(&on_two, Metric::Executions, 0.5);
+    assert_eq!(found.call_sites, Some(CallSites { n_used: 1, n_on_one_path: 0 }));
+    assert_eq!(query::tree_statistics(&Profile::default(), Metric::Time, 0.5), TreeStatistics::default());
+    assert_eq!(query::tree_statistics(&on_two, Metric::Instructions, 0.5).metric, 3.0 * (7.0 + 11.0));
+    let contexts = query::contexts_of_paths(&on_two, &[PathId(3), PathId(0)]);
+    assert_eq!(contexts, [vec![(ContextId(1), Estimate::exact(3))], vec![]]);
 }
 
 #[test]

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use profile::model::{
-    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, Edge, EdgeKind, Function, FunctionId, Loop,
-    LoopId, Module, ModuleId, Path, Recursion, SystemCall, Thread,
+    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, Edge, EdgeKind, Function,
+    FunctionId, Loop, LoopId, Module, ModuleId, Path, PathId, Recursion, SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
 
@@ -196,6 +196,11 @@ fn add_contexts(profile: &mut Profile, random: &mut Random, size: Size) {
             }
         } else if known.insert((parent, function)) {
             let (entries, self_ns, kernel_ns) = (random.estimate(), random.estimate(), random.estimate());
+            let own = (0..).map(PathId).zip(&profile.paths).find(|(_, path)| path.function == function);
+            if let Some((path, _)) = own {
+                let context = ContextId(n_contexts);
+                profile.context_paths.push(ContextPath { context, path, count: random.estimate() });
+            }
             profile.contexts.push(Context { parent, function, entries, self_ns, kernel_ns });
         }
     }

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use emit::CellKind;
-use profile::exact::{CodePlace, ContextNumber, ExactBuilder};
+use profile::exact::{CodePlace, ContextNumber, ExactBuilder, PathNumber};
 use profile::model::ModuleId;
 use rustc_hash::FxHashMap;
 use wire::exact::{ContextEntry, LOST_CONTEXT, ROOT_CONTEXT};
@@ -19,6 +19,8 @@ pub struct Tree {
     nodes: Vec<Node>,
     children: FxHashMap<(Option<u32>, Callee), u32>,
     recursions: FxHashMap<(u32, u32), u64>,
+    /// By node and number of the path.
+    paths: FxHashMap<(u32, u32), u64>,
     /// Calls whose caller is not known because a table was full.
     pub n_lost: u64,
 }
@@ -78,6 +80,13 @@ impl Tree {
         }
     }
 
+    /// Adds a path that ran in the context at a place of an area that was added.
+    pub fn add_path(&mut self, area: &AreaContexts, place: u32, path: u32, count: u64) {
+        if let Some(&node) = area.nodes.get(&place) {
+            *self.paths.entry((node, path)).or_default() += count;
+        }
+    }
+
     /// The node of the context at a place; contexts around it come first.
     fn node(&mut self, area: &mut AreaContexts, place: u32, callee_of: &dyn Fn(u32) -> Option<Callee>) -> Option<u32> {
         let mut ways: Vec<(u32, Callee)> = Vec::new();
@@ -109,7 +118,8 @@ impl Tree {
         parent
     }
 
-    /// Puts the tree into a profile, with the entries of functions if `counts_entries`. Cycles become times.
+    /// Puts the tree into a profile, with the entries of functions if `counts_entries`. Cycles become times. `paths` are those of the functions, by
+    /// their numbers.
     ///
     /// # Errors
     /// If there are no such functions.
@@ -117,6 +127,7 @@ impl Tree {
         &self,
         builder: &mut ExactBuilder,
         functions: &FxHashMap<Callee, CodePlace>,
+        paths: &FxHashMap<(CodePlace, u64), PathNumber>,
         counts_entries: bool,
         ns_per_cycle: f64,
     ) -> Result<()> {
@@ -135,6 +146,13 @@ impl Tree {
                 None => parent,
             };
             numbers.push(number);
+        }
+        for (&(node, path), &count) in &self.paths {
+            let place = functions.get(&self.nodes[node as usize].callee);
+            let path = place.and_then(|&place| paths.get(&(place, u64::from(path))));
+            if let Some((context, &path)) = numbers[node as usize].zip(path) {
+                builder.context_path(context, path, count)?;
+            }
         }
         let mut recursions: Vec<(&(u32, u32), &u64)> = self.recursions.iter().collect();
         recursions.sort_unstable();

@@ -21,10 +21,11 @@ use std::collections::{BTreeMap, HashMap};
 use anyhow::{Result, ensure};
 use emit::{Cell, CellKind};
 use flow::callgraph::FunctionId;
+use flow::paths::Truncation;
 use flow::{ModuleFlow, Transfer};
 use image::Svma;
 use profile::ModuleCode;
-use profile::exact::ExactBuilder;
+use profile::exact::{CodePlace, ExactBuilder, PathNumber};
 use profile::model::ModuleId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -40,6 +41,8 @@ pub struct Module<'a> {
     pub base: Svma,
     /// Converted from `flow`.
     pub code: &'a ModuleCode,
+    /// Where its paths were cut.
+    pub truncation: Truncation,
 }
 
 /// What the copies of a module counted, in all threads and processes.
@@ -64,6 +67,14 @@ pub struct Unfinished {
     pub at: u32,
     /// The path register on arrival there.
     pub register: i32,
+}
+
+/// What came of the counts of a module.
+#[derive(Debug, Default)]
+pub struct Added {
+    pub gaps: Gaps,
+    /// Whole paths, by function and by the number that copies have for them.
+    pub paths: FxHashMap<(CodePlace, u64), PathNumber>,
 }
 
 /// What counters do not tell.
@@ -96,14 +107,14 @@ pub struct Gap {
 ///
 /// # Errors
 /// If the counters are not those of the cells, or the code is not that of the flow.
-pub fn add(builder: &mut ExactBuilder, module: &Module<'_>, counted: &Counted<'_>) -> Result<Gaps> {
+pub fn add(builder: &mut ExactBuilder, module: &Module<'_>, counted: &Counted<'_>) -> Result<Added> {
     let tallies = tallies(module, counted)?;
     let reached = reached_addresses(module.flow);
-    let mut gaps = Gaps::default();
+    let mut added = Added::default();
     for (id, tally) in tallies.iter().filter(|(_, tally)| tally.has_run()) {
-        function::Adder::new(module, FunctionId(*id), &reached).add(builder, tally, &mut gaps)?;
+        function::Adder::new(module, FunctionId(*id), &reached).add(builder, tally, &mut added)?;
     }
-    Ok(gaps)
+    Ok(added)
 }
 
 /// What was counted in one function.

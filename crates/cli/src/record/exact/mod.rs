@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use wire::control::NativeReason;
 
 use self::contexts::{AreaContexts, Callee, Tree};
-use self::counts::Gaps;
+use self::counts::{Added, Gaps};
 
 use crate::props;
 use crate::record::events;
@@ -29,6 +29,7 @@ use crate::record::translation::Translation;
 pub fn counting(exact: props::Exact) -> emit::Counting {
     match exact {
         props::Exact::Paths => emit::Counting::Paths,
+        props::Exact::HeaderPaths => emit::Counting::HeaderPaths,
         props::Exact::Blocks => emit::Counting::Blocks,
         props::Exact::Contexts => emit::Counting::Contexts,
         props::Exact::ContextPaths => emit::Counting::ContextPaths,
@@ -117,7 +118,12 @@ impl Totals {
             self.contexts.add(&mut contexts, &|number| owner(&key_places, number));
             watched.process.for_each_path(area, &mut |key, count| {
                 let number = (key >> 32) as u32;
-                let number = if contexts.is_empty() { Some(number) } else { contexts.function_at(number) };
+                let number = if contexts.is_empty() {
+                    Some(number)
+                } else {
+                    self.contexts.add_path(&contexts, number, key as u32, count);
+                    contexts.function_at(number)
+                };
                 let Some((module, function)) = number.and_then(|number| owner(&key_places, number)) else { return };
                 if let Some(module) = modules.get_mut(&module) {
                     *module.paths.entry((function, key as u32)).or_default() += count;
@@ -146,23 +152,25 @@ impl Totals {
         let mut values = Vec::new();
         let mut modules: Vec<(&ModuleId, &Counted)> = self.modules.iter().collect();
         modules.sort_by_key(|&(id, _)| *id);
-        let has_paths = counting(exact).has_paths();
+        let counting = counting(exact);
         let mut functions: FxHashMap<Callee, CodePlace> = FxHashMap::default();
+        let mut paths = FxHashMap::default();
         for (&id, counted) in modules {
             let name = names.get(&id).cloned().unwrap_or_default();
             let mut number = |number, place| {
                 functions.insert((id, number), place);
             };
-            match add_module(&mut builder, &name, counted, has_paths, &mut number) {
-                Ok((in_profile, gaps)) => {
+            match add_module(&mut builder, &name, counted, counting, &mut number) {
+                Ok((in_profile, added)) => {
                     values.extend(self.values.rows(id, in_profile));
-                    outcome.gaps.insert(name, gaps);
+                    outcome.gaps.insert(name, added.gaps);
+                    paths.extend(added.paths);
                 }
                 Err(error) => outcome.problems.push(format!("{name}: {error:#}")),
             }
         }
-        let counts_entries = !has_paths;
-        if let Err(error) = self.contexts.fill(&mut builder, &functions, counts_entries, ns_per_cycle) {
+        let counts_entries = !counting.has_paths();
+        if let Err(error) = self.contexts.fill(&mut builder, &functions, &paths, counts_entries, ns_per_cycle) {
             outcome.problems.push(format!("calling contexts: {error:#}"));
         }
         outcome.profile = builder.profile();
@@ -175,28 +183,29 @@ fn add_module(
     builder: &mut ExactBuilder,
     name: &str,
     counted: &Counted,
-    has_paths: bool,
+    counting: emit::Counting,
     number: &mut dyn FnMut(u32, CodePlace),
-) -> Result<(ModuleId, Gaps)> {
+) -> Result<(ModuleId, Added)> {
     let translation = &counted.translation;
     let code = translation.code.get().context("its control flow is not known")?;
     let index = translation.blocks.get().context("its control flow is not known")?;
     let id = builder.module(name, translation.build_id.as_deref().unwrap_or_default(), Arc::clone(code))?;
-    let module = counts::Module { id, flow: index.flow(), base: translation.copy.base(), code };
+    let truncation = counting.truncation();
+    let module = counts::Module { id, flow: index.flow(), base: translation.copy.base(), code, truncation };
     let cells = translation.copy.cells();
     for (key, at) in contexts::numbered(cells) {
         if let Some(function) = counts::function_entered_at(module.flow, module.base.offset(u64::from(at))) {
             number(key, CodePlace { module: id, index: function.0 });
         }
     }
-    let stops = if has_paths { counted.stops.as_slice() } else { &[] };
+    let stops = if counting.has_paths() { counted.stops.as_slice() } else { &[] };
     let unfinished = counts::unfinished(&module, stops);
-    let gaps = counts::add(
+    let added = counts::add(
         builder,
         &module,
         &counts::Counted { cells, counters: &counted.cells, hashed: &counted.paths, unfinished: &unfinished },
     )?;
-    Ok((id, gaps))
+    Ok((id, added))
 }
 
 /// Whose a number is, and which of its numbers.

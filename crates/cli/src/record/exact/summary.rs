@@ -13,6 +13,7 @@ use crate::record::summary::{Ending, Modules};
 fn what(exact: Exact) -> &'static str {
     match exact {
         Exact::Paths => "paths",
+        Exact::HeaderPaths => "paths between loop headers",
         Exact::Blocks => "blocks",
         Exact::Contexts => "calling contexts",
         Exact::ContextPaths => "paths by calling context",

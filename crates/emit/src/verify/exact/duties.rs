@@ -89,7 +89,7 @@ impl Duties {
         if counting.has_contexts() {
             let key = contexts::key(module, id, cells)?;
             let mut duties = match paths::context_counter(module, id, cells, key) {
-                Some(counter) => paths::duties(module, id, cells, counter)?,
+                Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter)?,
                 None => Duties { tables: paths::plain_tables(module, id), ..Duties::default() },
             };
             contexts::add(module, id, key, &mut duties);
@@ -97,8 +97,8 @@ impl Duties {
         }
         match counting {
             Counting::Blocks => blocks(module, id, cells),
-            Counting::Paths => match paths::counter(module, id, cells)? {
-                Some(counter) => paths::duties(module, id, cells, counter),
+            Counting::Paths | Counting::HeaderPaths => match paths::counter(module, id, cells)? {
+                Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter),
                 None => blocks(module, id, cells),
             },
             Counting::Nothing | Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles => {

@@ -114,12 +114,13 @@ pub(super) fn duties(
     module: &Module<'_, '_>,
     id: FunctionId,
     cells: &Cells,
+    truncation: Truncation,
     counter: Counter,
 ) -> Result<Duties, Fault> {
     let function = module.function(id);
     let cfg = &function.cfg;
     let weights = estimate_weights(&cfg.graph, &function.loops);
-    let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
+    let order = EdgeOrder::Smart(&weights);
     let max_paths = max_paths_with_restarts(n_return_sites(cfg));
     let plan = PathPlan::new(&cfg.graph, &PlanOptions { truncation, order, max_paths });
     let placement = Placement::spanning_tree(&plan, &weights);

@@ -8,12 +8,12 @@ use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::{BlockId, Edge, EdgeId};
 use flow::{FunctionFlow, Transfer};
 use image::Svma;
-use profile::exact::{CodePlace, ExactBuilder};
-use rustc_hash::FxHashSet;
+use profile::exact::{CodePlace, ExactBuilder, PathNumber};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::derive::{BlockFacts, Known, derive};
 use super::numbering::{Decoded, Numbering};
-use super::{Gap, Gaps, Module, Tally};
+use super::{Added, Gap, Gaps, Module, Tally};
 
 /// A function that counts are added of.
 #[derive(Debug)]
@@ -48,11 +48,12 @@ impl<'a> Adder<'a> {
         Adder { module, id, function, indices, reached }
     }
 
-    pub fn add(&self, builder: &mut ExactBuilder, tally: &Tally, gaps: &mut Gaps) -> Result<()> {
+    pub fn add(&self, builder: &mut ExactBuilder, tally: &Tally, added: &mut Added) -> Result<()> {
+        let Added { gaps, paths } = added;
         let gap = |count: u64| (count != 0).then_some(Gap { function: self.function.entry, count });
         gaps.lost_paths.extend(gap(tally.n_lost));
         let flow = if tally.blocks.is_empty() {
-            let (flow, n_unknown) = self.add_paths(builder, tally)?;
+            let (flow, n_unknown) = self.add_paths(builder, tally, paths)?;
             gaps.unknown_paths.extend(gap(n_unknown));
             flow
         } else {
@@ -132,9 +133,14 @@ impl<'a> Adder<'a> {
     }
 
     /// Adds paths; returns also how many have unknown numbers.
-    fn add_paths(&self, builder: &mut ExactBuilder, tally: &Tally) -> Result<(Flow, u64)> {
+    fn add_paths(
+        &self,
+        builder: &mut ExactBuilder,
+        tally: &Tally,
+        numbers: &mut FxHashMap<(CodePlace, u64), PathNumber>,
+    ) -> Result<(Flow, u64)> {
         let cfg = &self.function.cfg;
-        let numbering = Numbering::new(cfg, &self.function.loops);
+        let numbering = Numbering::new(cfg, &self.function.loops, self.module.truncation);
         let mut walked = Walked::new(cfg.graph.n_blocks(), cfg.graph.n_edges());
         let mut n_unknown = 0u64;
         for (&id, &count) in &sums(&tally.paths) {
@@ -153,7 +159,8 @@ impl<'a> Adder<'a> {
                 continue;
             };
             if is_whole {
-                builder.path(self.module.id, &blocks, back_to, count)?;
+                let place = CodePlace { module: self.module.id, index: self.id.0 };
+                numbers.insert((place, id), builder.path(self.module.id, &blocks, back_to, count)?);
             } else {
                 builder.stretch(self.module.id, &blocks, back_to, count)?;
                 builder.unobserved(count);

@@ -1,6 +1,6 @@
 //! What the numbers mean by which copies count the paths of a function.
 //!
-//! Numbers below `n_paths` are those of a [`PathPlan`], made as `emit` makes it: smart numbering by estimated weights, cut at back edges, so that
+//! Numbers below `n_paths` are those of a [`PathPlan`], made as `emit` makes it: smart numbering by estimated weights, cut in the same way, so that
 //! the same graph gives the same numbers. Numbers beyond are paths of which only the rest is known, from a return site on that was reached
 //! without a noted return. The return sites have `paths_from` numbers each, in their order.
 //!
@@ -32,11 +32,11 @@ pub enum Decoded<T> {
 }
 
 impl Numbering {
-    pub fn new(cfg: &Cfg, loops: &Loops) -> Numbering {
+    pub fn new(cfg: &Cfg, loops: &Loops, truncation: Truncation) -> Numbering {
         let weights = estimate_weights(&cfg.graph, loops);
         let return_sites = cfg.return_sites();
         let options = PlanOptions {
-            truncation: Truncation::BackEdges,
+            truncation,
             order: EdgeOrder::Smart(&weights),
             max_paths: max_paths_with_restarts(return_sites.len()),
         };

@@ -9,7 +9,7 @@ use flow::cfg::{Cfg, EdgeKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::loops::Loops;
 use flow::order::Order;
-use flow::paths::EdgeAction;
+use flow::paths::{EdgeAction, Truncation};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -165,9 +165,14 @@ proptest! {
 
     /// The path register as copies keep it, in 32 bits.
     #[test]
-    fn numbers_are_the_paths_that_ran(cfg in any_cfg(12), seeds in prop::collection::vec(any::<u64>(), 1..6)) {
+    fn numbers_are_the_paths_that_ran(
+        cfg in any_cfg(12),
+        seeds in prop::collection::vec(any::<u64>(), 1..6),
+        cuts_headers: bool,
+    ) {
+        let truncation = if cuts_headers { Truncation::LoopHeaders } else { Truncation::BackEdges };
         let loops = Loops::new(&cfg.graph, &Order::new(&cfg.graph));
-        let numbering = Numbering::new(&cfg, &loops);
+        let numbering = Numbering::new(&cfg, &loops, truncation);
         let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
         let mut paths: BTreeMap<RanPath, u64> = BTreeMap::new();
         for seed in seeds {

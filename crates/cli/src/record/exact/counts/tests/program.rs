@@ -6,7 +6,7 @@ use std::sync::Arc;
 use emit::{CellKind, Counting, Probe};
 use flow::cfg::EdgeKind;
 use flow::graph::{BlockId, Edge, EdgeId};
-use flow::paths::EdgeAction;
+use flow::paths::{EdgeAction, Truncation};
 use flow::{FunctionFlow, ModuleFlow};
 use image::{Image, Svma};
 use profile::exact::ExactBuilder;
@@ -96,7 +96,7 @@ impl<'a> Simulation<'a> {
         if paths.is_none() && !is_counted {
             return;
         }
-        let numbering = paths.map(|_| Numbering::new(&function.cfg, &function.loops));
+        let numbering = paths.map(|_| Numbering::new(&function.cfg, &function.loops, Truncation::BackEdges));
         if let (Some(numbering), Some(cell)) = (&numbering, paths.filter(|cell| cell.kind == CellKind::Paths)) {
             assert_eq!(numbering.n_ids(), u64::from(cell.to), "the numbering of {}", function.entry);
         }
@@ -184,12 +184,12 @@ impl<'a> Simulation<'a> {
     fn profile(&self, code: &Arc<ModuleCode>) -> (Profile, Gaps) {
         let mut builder = ExactBuilder::new();
         let id = builder.module("program", "", Arc::clone(code)).expect("sound code");
-        let module = Module { id, flow: self.flow, base: self.base, code };
+        let module = Module { id, flow: self.flow, base: self.base, code, truncation: Truncation::BackEdges };
         let Simulation { cells, counters, hashed, unfinished, .. } = self;
-        let gaps = add(&mut builder, &module, &Counted { cells, counters, hashed, unfinished }).expect("own counters");
+        let added = add(&mut builder, &module, &Counted { cells, counters, hashed, unfinished }).expect("own counters");
         let profile = builder.profile();
         assert_eq!(profile.verify(), []);
-        (profile, gaps)
+        (profile, added.gaps)
     }
 
     /// The same with all paths in the path table.
@@ -292,7 +292,7 @@ fn counters_of_another_copy_are_refused() {
         simulation.counters.pop();
         let mut builder = ExactBuilder::new();
         let id = builder.module("program", "", Arc::clone(code)).expect("sound code");
-        let module = Module { id, flow, base: simulation.base, code };
+        let module = Module { id, flow, base: simulation.base, code, truncation: Truncation::BackEdges };
         let Simulation { cells, counters, hashed, unfinished, .. } = &simulation;
         assert!(add(&mut builder, &module, &Counted { cells, counters, hashed, unfinished }).is_err());
     });

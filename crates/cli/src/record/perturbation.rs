@@ -1,0 +1,137 @@
+//! `--perturbation`: what recording does to what is measured, as table 2 of Ammons, Ball and Larus has it.
+//!
+//! The program runs once by itself before it is recorded, and both runs are compared. What it prints then is thrown away. If it reads a file
+//! from its standard input, it reads that twice; from a terminal or a pipe, which can be read only once, the run by itself gets nothing. A program that
+//! changes files, or goes on where it ended the last time, is not the same the second time.
+
+use std::fs::File;
+use std::io::{self, Seek as _};
+use std::os::fd::AsFd as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use attach::{Exit, Launch, ResourceUse, Target};
+
+use crate::record::outside::Requests;
+use crate::record::summary::Fact;
+
+/// How long to wait before looking for signals again.
+const NAP: Duration = Duration::from_millis(10);
+
+/// What a run took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taken {
+    pub used: ResourceUse,
+    pub elapsed: Duration,
+    /// Time that the recording has charged to contexts or paths; of the run by itself, its CPU time.
+    pub metric_ns: f64,
+}
+
+/// Runs the program by itself.
+///
+/// # Errors
+/// If it cannot be started, or strobe was told to end.
+pub fn run_alone(launch: &Launch, requests: &Requests) -> Result<Taken> {
+    let alone = Launch { injection: None, ..launch.clone() };
+    let input = Input::of_standard()?;
+    let mut command = attach::command(&alone)?;
+    command.stdin(input.for_child()?).stdout(Stdio::null()).stderr(Stdio::null());
+    let started = Instant::now();
+    let mut target = Target::from(command.spawn()?);
+    let exit = loop {
+        if let Some(exit) = target.try_wait()? {
+            break exit;
+        }
+        if let Some(signal) = requests.take_end() {
+            target.signal(signal.as_raw())?;
+            bail!("told to end during the run without recording");
+        }
+        target.wait_for(NAP);
+    };
+    if requests.take_interrupt() {
+        bail!("interrupted during the run without recording");
+    }
+    input.rewind()?;
+    Ok(Taken::of_run(exit, started.elapsed()))
+}
+
+impl Taken {
+    fn of_run(exit: Exit, elapsed: Duration) -> Taken {
+        let used = exit.used;
+        Taken { used, elapsed, metric_ns: 1e3 * (used.user_us + used.system_us) as f64 }
+    }
+}
+
+/// Standard input, if it can be read twice.
+struct Input(Option<(File, u64)>);
+
+impl Input {
+    fn of_standard() -> io::Result<Input> {
+        let mut file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        Ok(Input(if is_file { Some(file.stream_position().map(|at| (file, at))?) } else { None }))
+    }
+
+    fn for_child(&self) -> io::Result<Stdio> {
+        match &self.0 {
+            Some((file, _)) => Ok(Stdio::from(file.try_clone()?)),
+            None => Ok(Stdio::null()),
+        }
+    }
+
+    /// Both runs share the place in the file.
+    fn rewind(self) -> io::Result<()> {
+        match self.0 {
+            Some((mut file, at)) => file.seek(io::SeekFrom::Start(at)).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is compared: its name in the table and among facts, and how it is found.
+type Measure = (&'static str, &'static str, fn(&Taken) -> f64);
+
+const MEASURES: [Measure; 6] = [
+    ("user time, s", "perturbation_user_s", |taken| taken.used.user_us as f64 / 1e6),
+    ("system time, s", "perturbation_system_s", |taken| taken.used.system_us as f64 / 1e6),
+    ("elapsed, s", "perturbation_elapsed_s", |taken| taken.elapsed.as_secs_f64()),
+    ("memory, MiB", "perturbation_memory_mib", |taken| taken.used.max_resident_bytes as f64 / 1_048_576.0),
+    ("waits", "perturbation_waits", |taken| taken.used.voluntary_switches as f64),
+    ("preemptions", "perturbation_preemptions", |taken| taken.used.involuntary_switches as f64),
+];
+const CYCLES: Measure = ("cycles, as s", "perturbation_cycles_s", |taken| taken.metric_ns / 1e9);
+
+/// A measure, without and with recording.
+struct Row {
+    name: &'static str,
+    fact: &'static str,
+    without: f64,
+    with: f64,
+}
+
+fn rows(without: &Taken, with: &Taken) -> Vec<Row> {
+    let cycles = (0.0 < with.metric_ns).then_some(CYCLES);
+    let row = |(name, fact, measure): Measure| Row { name, fact, without: measure(without), with: measure(with) };
+    MEASURES.into_iter().chain(cycles).map(row).collect()
+}
+
+/// Facts of the profile.
+pub fn facts(without: &Taken, with: &Taken) -> Vec<Fact> {
+    let fact = |row: &Row| (row.fact, format!("{:.3} without, {:.3} with", row.without, row.with));
+    rows(without, with).iter().map(fact).collect()
+}
+
+fn ratio(row: &Row) -> String {
+    if row.without > 0.0 { format!("{:.2}", row.with / row.without) } else { "-".to_owned() }
+}
+
+/// The table.
+pub fn text(without: &Taken, with: &Taken) -> String {
+    let mut lines = format!("  {:<16}{:>12}{:>12}{:>8}\n", "PERTURBATION", "WITHOUT", "WITH", "RATIO");
+    for row in rows(without, with) {
+        let line = format!("  {:<16}{:>12.3}{:>12.3}{:>8}\n", row.name, row.without, row.with, ratio(&row));
+        lines.push_str(&line);
+    }
+    lines
+}

@@ -1,0 +1,108 @@
+//! Calling contexts of an [`ExactBuilder`]: a tree that is named from the root on, recursion, and paths by context.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::{CodePlace, ExactBuilder, NO_FUNCTION};
+use crate::error::Error;
+use crate::model::ModuleId;
+
+/// A calling context of an [`ExactBuilder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContextNumber(pub(super) u32);
+
+/// A function as called from a context.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedContext {
+    pub parent: Option<ContextNumber>,
+    pub function: CodePlace,
+    pub n_calls: u64,
+    pub self_ns: f64,
+}
+
+/// A path of an [`ExactBuilder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathNumber {
+    pub(super) module: ModuleId,
+    pub(super) number: u32,
+}
+
+/// What was counted by context.
+#[derive(Debug, Default)]
+pub(super) struct CountedContexts {
+    pub rows: Vec<CountedContext>,
+    numbers: FxHashMap<(Option<ContextNumber>, CodePlace), ContextNumber>,
+    pub recursions: BTreeMap<(ContextNumber, ContextNumber), u64>,
+    pub paths: FxHashMap<(ContextNumber, PathNumber), u64>,
+}
+
+const NO_CONTEXT: Error = Error::BadCode("a count of a context that was not named");
+const NO_PATH: Error = Error::BadCode("a count of a path that was not named");
+
+impl ExactBuilder {
+    /// A function was called `n` times from a context; nothing is the start of a thread or handler.
+    ///
+    /// # Errors
+    /// If there is no such function or context.
+    pub fn context(
+        &mut self,
+        parent: Option<ContextNumber>,
+        function: CodePlace,
+        n: u64,
+    ) -> Result<ContextNumber, Error> {
+        if self.counted(function.module)?.entries.get(function.index as usize).is_none() {
+            return Err(NO_FUNCTION);
+        }
+        parent.map_or(Ok(()), |parent| self.check_context(parent))?;
+        let contexts = &mut self.contexts.rows;
+        let number = *self.contexts.numbers.entry((parent, function)).or_insert_with(|| {
+            contexts.push(CountedContext { parent, function, n_calls: 0, self_ns: 0.0 });
+            ContextNumber(contexts.len() as u32 - 1)
+        });
+        if let Some(row) = self.contexts.rows.get_mut(number.0 as usize) {
+            row.n_calls = row.n_calls.saturating_add(n);
+        }
+        Ok(number)
+    }
+
+    /// So much time was spent in a context itself.
+    ///
+    /// # Errors
+    /// If there is no such context.
+    pub fn context_time(&mut self, context: ContextNumber, ns: f64) -> Result<(), Error> {
+        self.contexts.rows.get_mut(context.0 as usize).ok_or(NO_CONTEXT)?.self_ns += ns;
+        Ok(())
+    }
+
+    /// From one context, the function of another one around it (or of itself) was called `n` times.
+    ///
+    /// # Errors
+    /// If there are no such contexts.
+    pub fn recursion(&mut self, from: ContextNumber, to: ContextNumber, n: u64) -> Result<(), Error> {
+        self.check_context(from)?;
+        self.check_context(to)?;
+        let count = self.contexts.recursions.entry((from, to)).or_default();
+        *count = count.saturating_add(n);
+        Ok(())
+    }
+
+    /// A path ran `n` times in a context of its function. The path itself must be counted besides.
+    ///
+    /// # Errors
+    /// If there is no such context, or no such path.
+    pub fn context_path(&mut self, context: ContextNumber, path: PathNumber, n: u64) -> Result<(), Error> {
+        self.check_context(context)?;
+        let paths = &self.counted(path.module)?.paths;
+        if path.number as usize >= paths.len() {
+            return Err(NO_PATH);
+        }
+        let count = self.contexts.paths.entry((context, path)).or_default();
+        *count = count.saturating_add(n);
+        Ok(())
+    }
+
+    fn check_context(&self, number: ContextNumber) -> Result<(), Error> {
+        self.contexts.rows.get(number.0 as usize).map(drop).ok_or(NO_CONTEXT)
+    }
+}

@@ -1,0 +1,204 @@
+//! Hot, cold, dense and sparse paths and functions, as Ammons, Ball and Larus tell them apart.
+//!
+//! A path is *hot* if it has at least a given share of a metric of the whole program, else *cold*. A hot path is *dense* if it has more of the metric
+//! per instruction than the program has on average, and *sparse* if it has much of it only because it runs often. Functions likewise; theirs
+//! is what their paths have. Paths that did not run are left out.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{BlockId, FunctionId, Path, PathId, Profile};
+use crate::query::sort_hottest_first;
+
+/// What paths and contexts are judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// How often they ran.
+    Executions,
+    /// Instructions in them, callees not included. All have the same number of these per instruction, and so are dense.
+    Instructions,
+    /// Conditional and computed branches in them: what is called flow elsewhere.
+    Branches,
+    /// CPU time in them, callees not included, in nanoseconds.
+    Time,
+}
+
+impl Metric {
+    fn of_path(self, profile: &Profile, path: &Path) -> f64 {
+        match self {
+            Metric::Time => path.self_ns.value,
+            _ => self.per_execution(profile, path).unwrap_or(0.0) * path.count.value,
+        }
+    }
+
+    /// What an execution of the path has, if all have the same.
+    pub(super) fn per_execution(self, profile: &Profile, path: &Path) -> Option<f64> {
+        match self {
+            Metric::Executions => Some(1.0),
+            Metric::Instructions => Some(length(profile, path)),
+            Metric::Branches => Some(f64::from(path.n_branches)),
+            Metric::Time => None,
+        }
+    }
+}
+
+/// The paths and functions of a program by what they have of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hotness {
+    /// Of the whole program.
+    pub metric: f64,
+    /// Instructions on all paths.
+    pub instructions: f64,
+    /// Classes of paths.
+    pub paths: Classes,
+    /// Classes of functions.
+    pub functions: Classes,
+    /// The paths that are hot, hottest first.
+    pub hot_paths: Vec<HotPath>,
+    /// Different paths that ran through a block of a hot path, on average.
+    pub paths_through_hot_block: f64,
+}
+
+/// What all have, and what each class has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Classes {
+    /// Each class.
+    pub all: Class,
+    /// With at least the least share.
+    pub hot: Class,
+    /// With less.
+    pub cold: Class,
+    /// Hot, with no less of the metric per instruction than the program.
+    pub dense: Class,
+    /// Hot, with less.
+    pub sparse: Class,
+}
+
+/// A class of paths or functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Class {
+    /// How many.
+    pub n: usize,
+    /// Different paths that ran: the same number, or those of the functions.
+    pub n_paths: usize,
+    /// Their instructions.
+    pub instructions: f64,
+    /// What they have of the metric.
+    pub metric: f64,
+}
+
+/// A hot path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HotPath {
+    /// The path.
+    pub path: PathId,
+    /// Its function.
+    pub function: FunctionId,
+    /// What it has of the metric.
+    pub metric: f64,
+    /// Its instructions, all its runs together.
+    pub instructions: f64,
+    /// Of the metric per instruction, against that of the program.
+    pub density: f64,
+}
+
+/// Sorts paths and functions into classes. `least` is the share of the metric that makes hot.
+#[must_use]
+pub fn hotness(profile: &Profile, metric: Metric, least: f64) -> Hotness {
+    let ran = (0..).map(PathId).zip(&profile.paths).filter(|(_, path)| path.count.value > 0.0);
+    let ran = ran.map(|(id, path)| {
+        let (instructions, metric) = (length(profile, path) * path.count.value, metric.of_path(profile, path));
+        let has = Class { n: 1, n_paths: 1, instructions, metric };
+        (id, path, has)
+    });
+    let ran: Vec<(PathId, &Path, Class)> = ran.collect();
+    let mut all = Class::default();
+    let mut functions: BTreeMap<FunctionId, Class> = BTreeMap::new();
+    for (_, path, has) in &ran {
+        all.add(has);
+        let function = functions.entry(path.function).or_default();
+        function.add(has);
+        function.n = 1;
+    }
+    let judge = Judge { whole: all, least };
+    let hot = ran.iter().filter(|(_, _, has)| judge.is_hot(has)).map(|&(path, row, has)| HotPath {
+        path,
+        function: row.function,
+        metric: has.metric,
+        instructions: has.instructions,
+        density: judge.density(&has),
+    });
+    let mut hot_paths: Vec<HotPath> = hot.collect();
+    sort_hottest_first(&mut hot_paths, |row| row.metric, |row| row.path.0);
+    Hotness {
+        metric: all.metric,
+        instructions: all.instructions,
+        paths: judge.classes(ran.iter().map(|(_, _, has)| has)),
+        functions: judge.classes(functions.values()),
+        paths_through_hot_block: paths_through(&ran, profile, &hot_paths),
+        hot_paths,
+    }
+}
+
+/// Instructions of a path.
+fn length(profile: &Profile, path: &Path) -> f64 {
+    let blocks = path.blocks.iter().filter_map(|block| profile.blocks.get(block.index()));
+    blocks.map(|block| f64::from(block.n_insns)).sum()
+}
+
+fn paths_through(ran: &[(PathId, &Path, Class)], profile: &Profile, hot: &[HotPath]) -> f64 {
+    let distinct = |path: &Path| {
+        let mut blocks: Vec<BlockId> = path.blocks.clone();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    };
+    let hot_blocks = hot.iter().filter_map(|row| profile.paths.get(row.path.index())).flat_map(distinct);
+    let mut n_paths: FxHashMap<BlockId, u64> = hot_blocks.map(|block| (block, 0)).collect();
+    for block in ran.iter().flat_map(|(_, path, _)| distinct(path)) {
+        n_paths.entry(block).and_modify(|n| *n += 1);
+    }
+    n_paths.values().sum::<u64>() as f64 / n_paths.len().max(1) as f64
+}
+
+/// Knows what is much.
+struct Judge {
+    whole: Class,
+    least: f64,
+}
+
+impl Judge {
+    fn is_hot(&self, has: &Class) -> bool {
+        has.metric > 0.0 && self.least * self.whole.metric <= has.metric
+    }
+
+    fn density(&self, has: &Class) -> f64 {
+        let [own, whole] = [has, &self.whole].map(|has| has.metric / has.instructions);
+        if own.is_finite() && whole > 0.0 { own / whole } else { 0.0 }
+    }
+
+    fn classes<'a>(&self, each: impl Iterator<Item = &'a Class>) -> Classes {
+        let mut classes = Classes::default();
+        for has in each {
+            classes.all.add(has);
+            if !self.is_hot(has) {
+                classes.cold.add(has);
+                continue;
+            }
+            classes.hot.add(has);
+            let kind = if self.density(has) < 1.0 { &mut classes.sparse } else { &mut classes.dense };
+            kind.add(has);
+        }
+        classes
+    }
+}
+
+impl Class {
+    fn add(&mut self, other: &Class) {
+        self.n += other.n;
+        self.n_paths += other.n_paths;
+        self.instructions += other.instructions;
+        self.metric += other.metric;
+    }
+}
