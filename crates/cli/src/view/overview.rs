@@ -15,6 +15,8 @@ use crate::view::subject::{FunctionLabel, Place, Spot, Subject};
 #[derive(Debug, Serialize)]
 pub struct Overview {
     pub command: Option<String>,
+    /// Whether nothing is known of times, as in exact recordings: then functions are ranked by instructions, paths by flow, contexts by entries.
+    pub is_timeless: bool,
     pub time: Time,
     pub cost: Cost,
     pub coverage: Coverage,
@@ -83,6 +85,8 @@ pub struct FunctionLine {
     pub self_share: Figure,
     pub kernel_ns: Figure,
     pub total_share: Figure,
+    pub instructions: Figure,
+    pub instruction_share: Figure,
     pub entries: Figure,
 }
 
@@ -95,6 +99,7 @@ pub struct PathSummary {
     pub n_branches: u32,
     pub self_ns: Figure,
     pub time_share: Figure,
+    pub flow_share: Figure,
     pub count: Figure,
     pub share_of_function: Figure,
 }
@@ -105,20 +110,26 @@ pub struct ContextLine {
     pub stack: Vec<String>,
     /// User and kernel time in the context itself.
     pub own_ns: Figure,
+    pub entries: Figure,
+    /// Of CPU time; of all entries, if times are not known.
     pub share: Figure,
 }
 
 pub fn view(subject: &mut Subject, n: usize) -> Overview {
     let profile = &subject.profile;
+    let is_timeless = query::is_timeless(profile);
     let mut functions = query::functions(profile);
-    functions.retain(|row| 0.0 < row.self_ns.value + row.kernel_ns.value);
-    let mut paths = query::paths(profile, None, PathRank::Time);
+    functions.retain(|row| match is_timeless {
+        true => 0.0 < row.instructions.value,
+        false => 0.0 < row.self_ns.value + row.kernel_ns.value,
+    });
+    let mut paths = query::paths(profile, None, if is_timeless { PathRank::Flow } else { PathRank::Time });
     let mut sites = query::system_call_sites(profile);
     let (n_functions, n_paths, n_system_call_sites) = (functions.len(), paths.len(), sites.len());
     functions.truncate(n);
     paths.truncate(n);
     sites.truncate(n);
-    let mut contexts = contexts_by_time(profile);
+    let mut contexts = hot_contexts(profile, is_timeless);
     let n_contexts = contexts.len();
     contexts.truncate(n);
     let stacks: Vec<Vec<FunctionId>> = contexts.iter().map(|&(id, _)| stack(profile, id)).collect();
@@ -129,8 +140,10 @@ pub fn view(subject: &mut Subject, n: usize) -> Overview {
     subject.resolve(named, places);
     let profile = &subject.profile;
     let cpu_ns = query::totals(profile).cpu_ns;
+    let all_entries: Estimate = profile.contexts.iter().map(|row| row.entries).sum();
     Overview {
         command: profile.facts.get("command").cloned(),
+        is_timeless,
         time: time(profile),
         cost: cost(profile),
         coverage: coverage(profile),
@@ -144,20 +157,26 @@ pub fn view(subject: &mut Subject, n: usize) -> Overview {
         contexts: contexts
             .iter()
             .zip(stacks)
-            .map(|(&(_, own_ns), stack)| ContextLine {
-                stack: stack.into_iter().map(|id| subject.label(id).short()).collect(),
-                own_ns: own_ns.into(),
-                share: query::share(own_ns, cpu_ns).into(),
+            .map(|(&(id, heat), stack)| {
+                let row = &profile.contexts[id.index()];
+                ContextLine {
+                    stack: stack.into_iter().map(|id| subject.label(id).short()).collect(),
+                    own_ns: (row.self_ns + row.kernel_ns).into(),
+                    entries: row.entries.into(),
+                    share: query::share(heat, if is_timeless { all_entries } else { cpu_ns }).into(),
+                }
             })
             .collect(),
     }
 }
 
-/// By time in the context itself.
-fn contexts_by_time(profile: &Profile) -> Vec<(ContextId, Estimate)> {
+/// By time in the context itself, or by entries.
+fn hot_contexts(profile: &Profile, is_timeless: bool) -> Vec<(ContextId, Estimate)> {
     let contexts = profile.contexts.iter().enumerate();
-    let own = contexts.map(|(index, row)| (ContextId(index as u32), row.self_ns + row.kernel_ns));
-    let mut own: Vec<(ContextId, Estimate)> = own.filter(|(_, own_ns)| 0.0 < own_ns.value).collect();
+    let own = contexts.map(|(index, row)| {
+        (ContextId(index as u32), if is_timeless { row.entries } else { row.self_ns + row.kernel_ns })
+    });
+    let mut own: Vec<(ContextId, Estimate)> = own.filter(|(_, heat)| 0.0 < heat.value).collect();
     own.sort_by(|(_, a), (_, b)| b.value.total_cmp(&a.value));
     own
 }
@@ -227,6 +246,8 @@ fn function(subject: &Subject, row: &query::FunctionRow) -> FunctionLine {
         self_share: row.self_share.into(),
         kernel_ns: row.kernel_ns.into(),
         total_share: row.total_share.into(),
+        instructions: row.instructions.into(),
+        instruction_share: row.instruction_share.into(),
         entries: row.entries.into(),
     }
 }
@@ -242,6 +263,7 @@ fn path(subject: &Subject, row: &PathRow) -> PathSummary {
         n_branches: path.n_branches,
         self_ns: row.self_ns.into(),
         time_share: row.time_share.into(),
+        flow_share: row.flow_share.into(),
         count: row.count.into(),
         share_of_function: row.share_of_function.into(),
     }

@@ -39,7 +39,9 @@ impl Overview {
         if let Some(cost) = self.cost() {
             fact("cost", cost)?;
         }
-        fact("ticks", self.ticks())?;
+        if !self.coverage.ticks.is_empty() {
+            fact("ticks", self.ticks())?;
+        }
         fact("coverage", self.coverage())?;
         if self.coverage.hit_percent.is_some_and(|hit| hit < LOW_HIT_PERCENT) {
             fact("", TRANSLATED_LATE.to_owned())?;
@@ -56,6 +58,9 @@ impl Overview {
 
     fn time(&self) -> String {
         let time = &self.time;
+        if self.is_timeless {
+            return "not measured: this recording counts what ran".to_owned();
+        }
         let threads = if time.n_threads == 1 { "thread" } else { "threads" };
         let (user, kernel) = (time.user_share.percent(), time.kernel_share.percent());
         let mut text =
@@ -123,6 +128,14 @@ impl Overview {
     fn functions(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
         title(out, "Hot functions", self.functions.len(), self.n_functions)?;
+        if self.is_timeless {
+            let mut table = Table::new(&["SHARE", "INSTRUCTIONS", "ENTRIES", "FUNCTION"]);
+            for line in &self.functions {
+                let figures = [line.instruction_share.percent(), line.instructions.count(), line.entries.count()];
+                table.row(heat(line.instruction_share.value), figures.into_iter().chain([line.function.text()]));
+            }
+            return table.print(out);
+        }
         let mut table = Table::new(&["SELF", "TIME", "WITH CALLEES", "ENTRIES", "FUNCTION"]);
         for line in &self.functions {
             let figures = [line.self_share.percent(), line.self_ns.time(), line.total_share.percent()];
@@ -138,10 +151,11 @@ impl Overview {
         }
         writeln!(out)?;
         title(out, "Hot paths", self.paths.len(), self.n_paths)?;
-        let mut table = Table::new(&["TIME", "COUNT", "OF FUNCTION", "PATH"]);
+        let mut table = Table::new(&[if self.is_timeless { "FLOW" } else { "TIME" }, "COUNT", "OF FUNCTION", "PATH"]);
         for line in &self.paths {
-            let figures = [line.time_share.percent(), line.count.count(), line.share_of_function.percent()];
-            table.row(heat(line.time_share.value), figures.into_iter().chain([line.text()]));
+            let share = if self.is_timeless { &line.flow_share } else { &line.time_share };
+            let figures = [share.percent(), line.count.count(), line.share_of_function.percent()];
+            table.row(heat(share.value), figures.into_iter().chain([line.text()]));
         }
         table.print(out)
     }
@@ -152,9 +166,10 @@ impl Overview {
         }
         writeln!(out)?;
         title(out, "Hot contexts", self.contexts.len(), self.n_contexts)?;
-        let mut table = Table::new(&["SHARE", "TIME", "CONTEXT"]);
+        let mut table = Table::new(&["SHARE", if self.is_timeless { "ENTRIES" } else { "TIME" }, "CONTEXT"]);
         for line in &self.contexts {
-            table.row(heat(line.share.value), [line.share.percent(), line.own_ns.time(), line.text()]);
+            let figure = if self.is_timeless { line.entries.count() } else { line.own_ns.time() };
+            table.row(heat(line.share.value), [line.share.percent(), figure, line.text()]);
         }
         table.print(out)
     }

@@ -91,6 +91,8 @@ pub struct Wish {
 }
 
 pub fn view(subject: &mut Subject, wish: Wish) -> PathsView {
+    let has_times = !query::is_timeless(&subject.profile);
+    let wish = if has_times || wish.by != PathOrder::Time { wish } else { Wish { by: PathOrder::Flow, ..wish } };
     let mut rows = ranked(subject, wish);
     let n_paths = rows.len();
     rows.truncate(wish.n);
