@@ -22,7 +22,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum Extent {
     /// All of it.
     Whole,
-    /// Without edges and histories of branches, which make up half of a large profile. Their tables are empty.
+    /// Without edges and histories of branches, which make up half of a large profile, and without values and paths by context. Their tables are
+    /// empty.
     WithoutBranches,
 }
 

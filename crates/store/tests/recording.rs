@@ -44,7 +44,7 @@ fn parts_are_read_without_the_rest() {
     store::save(&path, &profile).unwrap();
     let part = store::open_part(&path, store::Extent::WithoutBranches).unwrap();
     assert!(!profile.edges.is_empty() && !profile.histories.is_empty());
-    assert_eq!(part, Profile { edges: Vec::new(), histories: Vec::new(), ..profile });
+    assert_eq!(part, Profile { edges: Vec::new(), histories: Vec::new(), context_paths: Vec::new(), ..profile });
 }
 
 #[test]
