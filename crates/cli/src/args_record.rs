@@ -115,7 +115,7 @@ pub struct RecordArgs {
     value_stream: Option<PathBuf>,
 
     /// Run it by itself first, output thrown away, and compare what both took
-    #[arg(long, conflicts_with = "live")]
+    #[arg(long, conflicts_with = "live", hide_short_help = true, hide_long_help = true)]
     perturbation: bool,
 
     /// Bytes of stack to keep with each tick
