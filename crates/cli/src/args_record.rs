@@ -119,7 +119,7 @@ pub struct RecordArgs {
     perturbation: bool,
 
     /// Bytes of stack to keep with each tick
-    #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(0..=131_072))]
+    #[arg(long, value_name = "BYTES", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(0..=131_072))]
     stack: u32,
 
     /// Seed of the random phases of first ticks

@@ -111,7 +111,7 @@ fn code(criterion: &mut Criterion) {
         innermost_loop: NO_LOOP,
         is_entry: index.is_multiple_of(30),
     };
-    let function = |index: u32| CodeFunction { address: 0x1000 + u64::from(index) * 480, size: 480 };
+    let function = |index: u32| CodeFunction { address: 0x1000 + u64::from(index) * 480, size: 480, is_stub: false };
     let functions = (0..N_BLOCKS / 30).map(function).collect();
     let code = ModuleCode { functions, blocks: (0..N_BLOCKS).map(block).collect(), ..ModuleCode::default() };
     let bytes = Arc::new(code.to_bytes());

@@ -25,6 +25,8 @@ pub struct CodeFunction {
     pub address: u64,
     /// Bytes of its main part.
     pub size: u64,
+    /// Whether it is a stub of the linkage table: a way to another function, and no calling context of its own.
+    pub is_stub: bool,
 }
 
 /// A basic block.

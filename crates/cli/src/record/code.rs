@@ -8,6 +8,7 @@ use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
 use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts};
 use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
+use image::Sources;
 use profile::code::{CodeBlock, CodeFunction, CodeLoop, ModuleCode, NO_LOOP};
 use profile::model::BlockEnd;
 use rustc_hash::FxHashMap;
@@ -45,7 +46,11 @@ pub fn module_code(flow: &ModuleFlow, executor: &impl Executor) -> ModuleCode {
 
 fn function(flow: &FunctionFlow) -> CodeFunction {
     let main = flow.parts.iter().find(|part| part.start <= flow.entry && flow.entry < part.end);
-    CodeFunction { address: flow.entry.0, size: main.map_or(0, |part| part.end - flow.entry) }
+    CodeFunction {
+        address: flow.entry.0,
+        size: main.map_or(0, |part| part.end - flow.entry),
+        is_stub: flow.sources.contains(Sources::PLT),
+    }
 }
 
 /// Edges inside the function at which paths end.

@@ -23,6 +23,8 @@ pub(super) struct CodeMap {
     n_blocks: u32,
     n_loops: u32,
     functions: Vec<FunctionPlace>,
+    /// By key: whether it is a stub of the linkage table.
+    stubs: Vec<bool>,
     /// Keys of addresses in modules without code.
     addresses: FxHashMap<(ModuleId, u64), FunctionKey>,
     places: FxHashMap<(ModuleId, u64), PlaceFacts>,
@@ -148,6 +150,11 @@ impl CodeMap {
         self.block(BlockRef(known.first_block + known.code.block_at(first)?))?.region()
     }
 
+    /// Whether a function is only a way to another one.
+    pub fn is_stub(&self, key: FunctionKey) -> bool {
+        self.stubs.get(key.index()).copied().unwrap_or(false)
+    }
+
     /// The module that a function is in.
     pub fn module_of(&self, key: FunctionKey) -> ModuleId {
         match self.functions[key.index()] {
@@ -252,20 +259,23 @@ impl CodeMap {
 
     fn function_key(&mut self, module: ModuleId, index: u32) -> FunctionKey {
         let known = self.modules[module.index()].code.as_mut();
-        let Some(key) = known.and_then(|known| known.keys.get_mut(index as usize)) else {
-            return self.address_key(module, 0);
-        };
+        let function = known.and_then(|known| {
+            Some((known.keys.get_mut(index as usize)?, known.code.functions.get(index as usize)?.is_stub))
+        });
+        let Some((key, is_stub)) = function else { return self.address_key(module, 0) };
         if key.is_none() {
             *key = FunctionKey::next(self.functions.len());
             self.functions.push(FunctionPlace::Code { module, index });
+            self.stubs.push(is_stub);
         }
         *key
     }
 
     fn address_key(&mut self, module: ModuleId, address: u64) -> FunctionKey {
-        let functions = &mut self.functions;
-        *self.addresses.entry((module, address)).or_insert_with(|| {
+        let CodeMap { functions, stubs, addresses, .. } = self;
+        *addresses.entry((module, address)).or_insert_with(|| {
             functions.push(FunctionPlace::Address { module, address });
+            stubs.push(false);
             FunctionKey::next(functions.len() - 1)
         })
     }

@@ -7,7 +7,7 @@
 //!   path's beginning was not seen. A return to the first block of a function is a jump that pretends.
 //! * If it goes behind the call of a deeper frame, or anywhere into a function that has a frame, frames were skipped: by longjmp, or by an
 //!   exception whose handler is there. The paths of the skipped frames have no end. Jumps to the middle of another function are
-//!   treated the same, since that is how longjmp ends.
+//!   treated the same, since that is how longjmp ends; if that has no frame, and functions enter it there, they are tail calls.
 //! * If it goes nowhere that is known, the stack is given up, and the burst goes on as if it began here.
 //!
 //! **Checks** are entries of functions and ends of paths by back edges. They are the measure of length of a burst and of what a path
@@ -285,10 +285,14 @@ impl Walker {
     /// A function begins, as called from a context.
     fn enter(&mut self, tables: &mut Tables, caller: ContextKey, callee: FunctionKey, path: NodeId) {
         self.check(tables.trie.node(path).block);
-        let descent = tables.contexts.descend(&mut tables.known.events, caller, callee);
-        tables.tally.add(descent.event, 1.0);
-        self.current =
-            Activation { path, context: descent.to, checks_before: self.n_checks, n_visits_below: self.visits.len() };
+        let context = if tables.known.code.is_stub(callee) {
+            caller
+        } else {
+            let descent = tables.contexts.descend(&mut tables.known.events, caller, callee);
+            tables.tally.add(descent.event, 1.0);
+            descent.to
+        };
+        self.current = Activation { path, context, checks_before: self.n_checks, n_visits_below: self.visits.len() };
         let Tables { known, trie, tally, .. } = tables;
         if let Some(located) = known.code.block(trie.node(path).block) {
             let count = EntryCount { events: &mut known.events, tally };

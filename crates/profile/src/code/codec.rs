@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! magic 8 | version u32 | n_functions u32 | n_blocks u32 | n_loops u32 | n_cuts u32
-//! functions: address u64, size u64
+//! functions: address u64, size u64, is_stub u8
 //! blocks:    address u64, target u64, size u32, last u32, n_insns u32, function u32, innermost_loop u32, end u8, is_entry u8, 0 u16
 //! loops:     header u32, parent u32
 //! cuts:      from u32, to u32
@@ -18,9 +18,9 @@ use crate::error::Error;
 use crate::model::BlockEnd;
 
 const MAGIC: [u8; 8] = *b"strbcode";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 8 + 5 * 4;
-const FUNCTION_BYTES: usize = 16;
+const FUNCTION_BYTES: usize = 17;
 const BLOCK_BYTES: usize = 40;
 const PAIR_BYTES: usize = 8;
 
@@ -38,6 +38,7 @@ impl ModuleCode {
         for function in &self.functions {
             bytes.extend(function.address.to_le_bytes());
             bytes.extend(function.size.to_le_bytes());
+            bytes.push(function.is_stub.into());
         }
         for block in &self.blocks {
             bytes.extend(block_to_bytes(block));
@@ -70,7 +71,8 @@ impl ModuleCode {
         let (functions, rest) = body.split_at(n_functions * FUNCTION_BYTES);
         let (blocks, rest) = rest.split_at(n_blocks * BLOCK_BYTES);
         let (loops, cuts) = rest.split_at(n_loops * PAIR_BYTES);
-        let function = |b: &[u8; FUNCTION_BYTES]| CodeFunction { address: u64_at(b, 0), size: u64_at(b, 8) };
+        let function =
+            |b: &[u8; FUNCTION_BYTES]| CodeFunction { address: u64_at(b, 0), size: u64_at(b, 8), is_stub: b[16] != 0 };
         let a_loop = |b: &[u8; PAIR_BYTES]| CodeLoop { header: u32_at(b, 0), parent: u32_at(b, 4) };
         let code = ModuleCode {
             functions: functions.as_chunks().0.iter().map(function).collect(),

@@ -35,7 +35,7 @@ pub use contexts::{ContextNumber, PathNumber};
 /// # use profile::exact::ExactBuilder;
 /// # let block = CodeBlock { address: 16, size: 4, last: 0, n_insns: 2, function: 0, end: BlockEnd::Return, target: 0,
 /// #     innermost_loop: NO_LOOP, is_entry: true };
-/// # let functions = vec![CodeFunction { address: 16, size: 4 }];
+/// # let functions = vec![CodeFunction { address: 16, size: 4, is_stub: false }];
 /// # let code = Arc::new(ModuleCode { functions, blocks: vec![block], ..ModuleCode::default() });
 /// let mut builder = ExactBuilder::new();
 /// let module = builder.module("/bin/true", "", code)?;

@@ -32,7 +32,7 @@ fn function(ends: &[(BlockEnd, u32)], loops: &[CodeLoop], innermost: &[u32], cut
         is_entry: index == 0,
     };
     let code = ModuleCode {
-        functions: vec![CodeFunction { address: address(0), size: BLOCK_BYTES * ends.len() as u64 }],
+        functions: vec![CodeFunction { address: address(0), size: BLOCK_BYTES * ends.len() as u64, is_stub: false }],
         blocks: (0..).zip(ends.iter().zip(innermost)).map(block).collect(),
         loops: loops.to_vec(),
         cuts: cuts.to_vec(),

@@ -130,7 +130,7 @@ impl Compiler {
     fn function(&mut self, body: &[Stmt]) {
         let first = self.code.blocks.len();
         self.first_blocks.push(first);
-        self.code.functions.push(CodeFunction { address: 0, size: 0 });
+        self.code.functions.push(CodeFunction { address: 0, size: 0, is_stub: false });
         self.work(1, 1);
         self.body(body);
         self.end(BlockEnd::Return);
@@ -241,7 +241,7 @@ impl Compiler {
         for (index, &first) in self.first_blocks.iter().enumerate() {
             let end = self.first_blocks.get(index + 1).copied().unwrap_or(n_blocks) - 1;
             let (start, end) = (self.code.blocks[first].address, self.code.blocks[end].end_address());
-            self.code.functions[index] = CodeFunction { address: start, size: end - start };
+            self.code.functions[index] = CodeFunction { address: start, size: end - start, is_stub: false };
         }
         self.code.cuts.sort_unstable();
         self.code.check().expect("the compiler makes sound code");

@@ -19,7 +19,7 @@ impl Code {
     fn function(mut self, blocks: &[(BlockEnd, u32)]) -> Code {
         let function = self.0.functions.len() as u32;
         let address = 0x1000 * u64::from(function + 1);
-        self.0.functions.push(CodeFunction { address, size: u64::from(SIZE) * blocks.len() as u64 });
+        self.0.functions.push(CodeFunction { address, size: u64::from(SIZE) * blocks.len() as u64, is_stub: false });
         for (index, &(end, target)) in blocks.iter().enumerate() {
             self.0.blocks.push(CodeBlock {
                 address: address + u64::from(SIZE) * index as u64,

@@ -26,12 +26,15 @@ impl Walker {
         } else if let Some(depth) = self.frame_of(tables, function) {
             self.unwind_to(tables, depth);
             self.divert_top_frame(tables, next, is_entry);
+        } else if is_entry {
+            self.jump_to_function(tables, next);
         } else {
             self.lose_track(tables, next);
         }
     }
 
-    /// A jump to the first block of a function by means that are none of a call: a return to it, mostly.
+    /// A jump to the first block of a function by means that are none of a call: a return to it, mostly; or to another block where functions
+    /// enter it.
     fn jump_to_function(&mut self, tables: &mut Tables, next: BlockRef) {
         let site = tables.trie.node(self.current.path).block;
         let Some(callee) = tables.known.code.function_of(next) else { return };
