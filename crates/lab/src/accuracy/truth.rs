@@ -1,6 +1,7 @@
 //! Exact profiles, made once.
 //!
-//! A profile is kept by what is counted, program, size, build-id of the program and hash of the input generator: with any of these it would be another.
+//! A profile is kept by what is counted, program, size, build-id of the program, hash of the input generator and version of the profile format: with
+//! any of these it would be another.
 //! A strobe that counts differently must be told to count again, by removing the folder.
 
 use std::fs;
@@ -27,7 +28,7 @@ pub(super) fn exact_profile(bench: &Bench, workload: &Workload, what: What) -> a
         What::Paths => "paths",
         What::Contexts => "contexts",
     };
-    let key = format!("{key}-{what}");
+    let key = format!("{key}-{what}-{}", store::SCHEMA_VERSION);
     let kept = folder.join(format!("{key}.strobe"));
     if !kept.exists() {
         eprintln!("{}: counting {what}", workload.name);
