@@ -20,6 +20,7 @@ use wire::events::{
 };
 
 use crate::area::Area;
+use crate::resume::Underway;
 use crate::session::{ANONYMOUS, PRIVATE, READ, WRITE};
 use crate::{exact, session, syscall};
 
@@ -73,13 +74,6 @@ unsafe fn take_buffer(area: &Area, compressor: unsafe fn(&Area) -> Option<&'stat
     ring.publish();
     events.fill(Noted(Event::default()));
     area.header().next_event.store(EMPTY, Relaxed);
-}
-
-/// The place of a probe that was interrupted, or could have been, and what it may have written there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Underway {
-    next_event: u64,
-    event: Event,
 }
 
 /// What the interrupted thread has under way.

@@ -7,7 +7,8 @@
 //!
 //! Everything happens with all signals blocked, so that there is one user at a time.
 
-use crate::events::Underway;
+use wire::events::Event;
+
 use crate::recover::Machine;
 
 /// Handlers that can be interrupted by each other before the outermost ones lose their records.
@@ -27,6 +28,13 @@ pub struct Scratchpad {
     /// If the interrupted code is the kernel's: how it comes back.
     pub hooked: Hooked,
     pub was_native: bool,
+}
+
+/// The place of a probe that was interrupted, or could have been, and what it may have written there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Underway {
+    pub next_event: u64,
+    pub event: Event,
 }
 
 /// A return address that the runtime has replaced; see [`crate::hook`].
