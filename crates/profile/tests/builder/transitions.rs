@@ -36,6 +36,12 @@ impl Code {
         self
     }
 
+    /// Makes the function that was added last a stub of the linkage table.
+    fn stub(mut self) -> Code {
+        self.0.functions.last_mut().expect("a function").is_stub = true;
+        self
+    }
+
     fn landing_pad(mut self, block: u32) -> Code {
         self.0.blocks[block as usize].is_entry = true;
         self
@@ -274,4 +280,20 @@ fn histories_are_of_the_branches_before() {
     assert_eq!(profile.histories.len(), 1);
     let history = &profile.histories[0];
     assert_eq!((history.history, history.n_taken, history.n_not_taken), (0b11_1111, 2, 0));
+}
+
+#[test]
+fn a_stub_is_no_context_of_its_own() {
+    let code = Code::default().function(&[(Call, 2), (Return, 0)]).function(&[(IndirectJump, 0)]).stub();
+    let code = code.function(&[(Return, 0)]).link();
+    let profile = profile(code, &[(&[], &[0, 2, 3, 1])]);
+    assert_eq!(contexts(&profile), [(vec![0], 0.0), (vec![0, 2], 1.0)]);
+}
+
+#[test]
+fn a_jump_to_where_functions_enter_another_keeps_the_stack() {
+    let code = Code::default().function(&[(Call, 2), (Return, 0)]).function(&[(Jump, 4)]);
+    let code = code.function(&[(Next, 0), (Return, 0)]).landing_pad(4).link();
+    let profile = profile(code, &[(&[], &[0, 2, 4, 1])]);
+    assert_eq!(contexts(&profile), [(vec![0], 0.0), (vec![0, 1], 1.0), (vec![0, 2], 1.0)]);
 }
