@@ -229,7 +229,7 @@ fn body_bytes(header: &SampleHeader) -> Option<u64> {
 
 const _: () = assert!(offset_of!(SampleHeader, outcome) == 16);
 const _: () = assert!(offset_of!(SampleHeader, tick_tsc) == 40);
-const _: () = assert!(offset_of!(SampleHeader, registers) == 88);
+const _: () = assert!(offset_of!(SampleHeader, registers) == 96);
 
 fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
@@ -241,7 +241,7 @@ fn read_header(area: Area<'_>, segment: usize, at: u64) -> Option<SampleHeader> 
     let words = words.each_ref().map(load);
     let low = |index: usize| words[index] as u32;
     let high = |index: usize| (words[index] >> 32) as u32;
-    let [outcome, end_reason, ..] = words[2].to_le_bytes();
+    let [outcome, end_reason, outer_low, outer_high, ..] = words[2].to_le_bytes();
     Some(SampleHeader {
         size: low(0),
         stack_bytes: high(0),
@@ -249,7 +249,7 @@ fn read_header(area: Area<'_>, segment: usize, at: u64) -> Option<SampleHeader> 
         tid: high(1),
         outcome,
         end_reason,
-        reserved: [0; 2],
+        outer_words: u16::from_le_bytes([outer_low, outer_high]),
         overrun: high(2),
         checks_planned: low(3),
         checks_left: high(3),
@@ -261,7 +261,8 @@ fn read_header(area: Area<'_>, segment: usize, at: u64) -> Option<SampleHeader> 
         system_call_cycles: words[8],
         cpu_ns: words[9],
         end_pc: words[10],
-        registers: std::array::from_fn(|register| words[11 + register]),
+        outer_stack: words[11],
+        registers: std::array::from_fn(|register| words[12 + register]),
     })
 }
 

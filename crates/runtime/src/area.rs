@@ -31,6 +31,8 @@ pub struct Private {
     /// Stack pointer of the call that waits with a temporary mask, and that mask.
     pub waiting_at: AtomicU64,
     pub waiting_mask: AtomicU64,
+    /// Where the stack of the thread's start routine begins: the outer end of what a sample keeps of it. 0: not known.
+    pub stack_end: AtomicU64,
     /// Ticks in a row that found no room.
     pub lost_in_a_row: AtomicU32,
     /// How many times the tick interval is doubled because nobody reads.
@@ -47,6 +49,7 @@ static PRIVATE: [Private; MAX_THREADS] = [const {
     Private {
         blocked_by_program: AtomicU64::new(0),
         handler_frame: AtomicU64::new(0),
+        stack_end: AtomicU64::new(0),
         added_for_handler: AtomicU64::new(0),
         waiting_at: AtomicU64::new(0),
         waiting_mask: AtomicU64::new(0),

@@ -95,6 +95,7 @@ fn take_record(session: Session) -> Option<&'static Record> {
 #[unsafe(naked)]
 unsafe extern "C" fn trampoline() {
     naked_asm!(
+        "mov rsi, rsp",
         "push rdi",
         "call {begin}",
         "add rsp, 8",
@@ -111,13 +112,14 @@ unsafe extern "C" fn trampoline() {
     )
 }
 
-extern "C" fn begin(record: &'static Record) -> Start {
+/// The return address from the start routine is at `stack_end`.
+extern "C" fn begin(record: &'static Record, stack_end: u64) -> Start {
     let start = Start { routine: record.start.load(Relaxed), argument: record.argument.load(Relaxed) };
     let inherited = record.blocked_by_program.load(Relaxed);
     record.is_taken.store(false, Release);
     if let Some(session) = session::attached() {
         let blocked_by_program = inherited | masks::claim();
-        thread::begin(session, Inheritance { blocked_by_program, preferred_area: 0 });
+        thread::begin(session, Inheritance { blocked_by_program, preferred_area: 0, stack_end });
     }
     Start { routine: exact::way_to(start.routine), ..start }
 }

@@ -111,7 +111,9 @@ fn join_as_child(index: usize) {
     {
         exact::learn(session);
         signals::count_inherited();
-        let blocked_by_program = area::private(index).blocked_by_program.load(Relaxed);
-        thread::begin(session, Inheritance { blocked_by_program, preferred_area: index });
+        let private = area::private(index);
+        let [blocked_by_program, stack_end] =
+            [&private.blocked_by_program, &private.stack_end].map(|value| value.load(Relaxed));
+        thread::begin(session, Inheritance { blocked_by_program, preferred_area: index, stack_end });
     }
 }

@@ -18,7 +18,7 @@ returning! {
     constructor calls construct
 }
 
-unsafe extern "C" fn construct(_: i32, _: *mut *mut u8, environment: *mut *mut u8) {
+unsafe extern "C" fn construct(_: i32, arguments: *mut *mut u8, environment: *mut *mut u8) {
     // SAFETY: the dynamic linker passes what the kernel made, and nobody has seen it yet.
     unsafe {
         let auxv = auxv::behind(environment.cast());
@@ -28,12 +28,13 @@ unsafe extern "C" fn construct(_: i32, _: *mut *mut u8, environment: *mut *mut u
         places::learn(&auxv);
         area::allow_fsgsbase(auxv.has_fsgsbase);
         let Some(r_debug) = link_map::learn_r_debug(&auxv) else { return };
-        start(r_debug as u64);
+        // The program begins with the number of arguments at the end of its stack.
+        start(r_debug as u64, (arguments as u64).wrapping_sub(8));
     }
 }
 
 /// Joins the session and sets everything up; if anything is missing, the program runs as if strobe were not there.
-fn start(r_debug: u64) {
+fn start(r_debug: u64, stack_end: u64) {
     real::resolve();
     session::set_pid(syscall::getpid());
     let is_ready = real::is_complete()
@@ -48,7 +49,7 @@ fn start(r_debug: u64) {
     exact::learn(session);
     session::activate();
     signals::install();
-    thread::begin(session, Inheritance { blocked_by_program: masks::claim(), preferred_area: 0 });
+    thread::begin(session, Inheritance { blocked_by_program: masks::claim(), preferred_area: 0, stack_end });
     if exact::is_on() {
         exact::ask(session.control);
     }

@@ -22,6 +22,8 @@ pub struct Inheritance {
     pub blocked_by_program: u64,
     /// Area that the thread should take if it is free.
     pub preferred_area: usize,
+    /// Where the return address from its start routine is; 0: not known.
+    pub stack_end: u64,
 }
 
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -66,6 +68,7 @@ fn try_begin(session: Session, inheritance: Inheritance) -> Option<()> {
     }
     altstack::lend(area.index);
     area.private().blocked_by_program.store(inheritance.blocked_by_program, Relaxed);
+    area.private().stack_end.store(inheritance.stack_end, Relaxed);
     // SAFETY: the key is ours.
     real::PTHREAD_SETSPECIFIC.get().map(|set| unsafe { set(KEY.load(Relaxed), 1) });
     Some(())

@@ -110,24 +110,60 @@ fn exact_tick(session: Session, context: &mut UContext) {
     adjust_timer(&area);
 }
 
+/// What was copied of a stack.
+#[derive(Clone, Copy, Default)]
+struct CopiedStack {
+    /// In all, a multiple of 8.
+    bytes: usize,
+    /// How much of it is the outermost part, and from where on.
+    outer_words: u16,
+    outer_start: u64,
+}
+
+/// Copies the stack from `rsp` to where the thread's start routine, or the program, begins: contexts begin there in exact mode as well. Of a stack that is
+/// deeper than wanted, the outermost part is taken too: one frame with large arrays should not hide who called it.
+fn copy_stack(area: &Area, room: &Room, rsp: u64) -> CopiedStack {
+    const OUTER_BYTES: u64 = 32 << 10;
+    let end = area.private().stack_end.load(Relaxed) & !7;
+    let to = room.stack(area.session.control.stack_bytes.load(Relaxed));
+    let wanted = to.len() as u64;
+    let Some(to_end) = end.checked_sub(rsp) else {
+        return CopiedStack { bytes: syscall::copy_own_memory(rsp, to) & !7, ..CopiedStack::default() };
+    };
+    if to_end <= wanted {
+        let bytes = syscall::copy_own_memory(rsp, &mut to[..to_end as usize]) & !7;
+        return CopiedStack { bytes, ..CopiedStack::default() };
+    }
+    let outer_bytes = OUTER_BYTES.min(wanted / 4) & !7;
+    let inner_bytes = (wanted - outer_bytes) as usize;
+    let copied = syscall::copy_own_memory(rsp, &mut to[..inner_bytes]);
+    // The thread may be on another stack, which ends before.
+    if copied < inner_bytes {
+        return CopiedStack { bytes: copied & !7, ..CopiedStack::default() };
+    }
+    let outer_start = end - outer_bytes;
+    let outer_words = (syscall::copy_own_memory(outer_start, &mut to[inner_bytes..]) / 8) as u16;
+    CopiedStack { bytes: inner_bytes + 8 * usize::from(outer_words), outer_words, outer_start }
+}
+
 fn take_sample(area: &Area, room: &Room, context: &mut UContext, tick_tsc: u64, overrun: u32) {
-    let control = area.session.control;
     let registers = registers(context);
     let pc = registers[wire::sample::RIP];
     let (outcome, twin) = decide(area, pc);
-    let stack_bytes = if environment::is_no_op() {
-        0
+    let stack = if environment::is_no_op() {
+        CopiedStack::default()
     } else {
-        let stack = room.stack(control.stack_bytes.load(Relaxed));
-        syscall::copy_own_memory(registers[wire::sample::RSP], stack) & !7
+        copy_stack(area, room, registers[wire::sample::RSP])
     };
     let cpu_ns = syscall::thread_cpu_ns();
     area.header().last_cpu_ns.store(cpu_ns, Relaxed);
-    let size = (size_of::<SampleHeader>() + stack_bytes) as u32;
+    let size = (size_of::<SampleHeader>() + stack.bytes) as u32;
     let plan = if outcome == Outcome::Burst { Plan::by_policy(area) } else { Plan { checks: 0, to_skip: 0 } };
     let sample = SampleHeader {
         size,
-        stack_bytes: stack_bytes as u32,
+        stack_bytes: stack.bytes as u32,
+        outer_words: stack.outer_words,
+        outer_stack: stack.outer_start,
         tid: area.header().owner_tid.load(Relaxed),
         outcome: outcome as u8,
         overrun,

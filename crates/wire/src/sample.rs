@@ -1,6 +1,6 @@
 //! Samples: what one tick leaves behind.
 //!
-//! A sample is a [`SampleHeader`], then `stack_bytes` bytes copied from the target's stack upwards from its stack pointer, then
+//! A sample is a [`SampleHeader`], then `stack_bytes` bytes copied from the target's stack (upwards from its stack pointer, and of a deep one its outer end), then
 //! `n_records` block records of 4 bytes; the whole is padded to a multiple of 8. A tick that starts no burst has no records.
 //!
 //! A **block record** names the block that control reached: the top 2 bits are the cluster, the low 30 bits the block's first address
@@ -35,8 +35,8 @@ pub struct SampleHeader {
     pub outcome: u8,
     /// Why the burst ended: an [`EndReason`].
     pub end_reason: u8,
-    /// Zero.
-    pub reserved: [u8; 2],
+    /// Words at the end of the stack's bytes that are from [`SampleHeader::outer_stack`] on instead: the stack was too deep to copy all of it.
+    pub outer_words: u16,
     /// Ticks that the kernel merged into this one, beyond the first.
     pub overrun: u32,
     /// Checks that the burst was to run for.
@@ -59,6 +59,8 @@ pub struct SampleHeader {
     pub cpu_ns: u64,
     /// Original address at which the burst went back to the original code.
     pub end_pc: u64,
+    /// Where the outermost part of the stack begins that was copied, if there is a gap.
+    pub outer_stack: u64,
     /// Registers of the thread at the tick.
     pub registers: Registers,
 }
@@ -159,4 +161,4 @@ impl EndReason {
     }
 }
 
-const _: () = assert!(size_of::<SampleHeader>() == 40 + 6 * 8 + 17 * 8);
+const _: () = assert!(size_of::<SampleHeader>() == 40 + 7 * 8 + 17 * 8);

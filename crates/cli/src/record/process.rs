@@ -20,7 +20,7 @@ use crate::record::layout::Layout;
 use crate::record::tally::{Tally, end_reason_name};
 use crate::record::trace_check::{self, Burst, CheckedModule, Findings};
 use crate::record::translation::Translation;
-use crate::record::unwind::StackUnwinder;
+use crate::record::unwind::{StackUnwinder, UnwindSections};
 
 /// A process under recording.
 #[derive(Debug)]
@@ -62,6 +62,7 @@ pub struct Module {
     pub translation: Option<Arc<Translation>>,
     pub placed: Option<Placed>,
     pub problem: Option<String>,
+    pub unwind: UnwindSections,
 }
 
 impl Module {
@@ -162,15 +163,19 @@ impl Watched {
         self.modules.iter().any(|module| module.mapped.base == base && module.translation.is_none())
     }
 
+    pub fn add_module(&mut self, module: Module) {
+        let MappedModule { base, end, bias, path, .. } = &module.mapped;
+        self.unwinder.add(&path.display().to_string(), *base..*end, *bias, &module.unwind);
+        self.modules.push(module);
+    }
+
     pub fn add_translation(&mut self, base: u64, translation: &Arc<Translation>, placed: Option<Placed>) {
         let Some(module) = self.modules.iter_mut().find(|module| module.mapped.base == base) else { return };
         module.translation = Some(Arc::clone(translation));
         module.placed = placed;
-        let bias = module.mapped.bias;
-        let name = module.mapped.path.display().to_string();
-        self.unwinder.add(&name, module.mapped.base..module.mapped.end, bias, &translation.unwind);
         if let Some(blocks) = translation.blocks.get() {
-            let (start, end) = (module.mapped.base, module.mapped.end);
+            let name = module.mapped.path.display().to_string();
+            let (start, end, bias) = (module.mapped.base, module.mapped.end, module.mapped.bias);
             let blocks = Arc::clone(blocks);
             self.checked.push(CheckedModule { name, start, end, bias, blocks });
         }
@@ -208,7 +213,7 @@ impl Watched {
             return;
         }
         let Some(outcome) = Outcome::from_u8(header.outcome) else { return };
-        let frames = self.unwinder.unwind(&header.registers, sample.stack);
+        let frames = self.unwinder.unwind(header, sample.stack);
         self.digest.take(sinks.builder, &mut self.layout, sample, &frames, sinks.ns_per_cycle);
         match outcome {
             Outcome::Burst => self.take_burst(sample, wanted, sinks),

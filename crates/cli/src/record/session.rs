@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use attach::{Joined, Listener, Process, Settings};
 use profile::builder::Options;
-use profile::model::ModuleId;
 use profile::{Builder, Profile};
 use store::Recording;
 use wire::control::TickSource;
@@ -44,7 +43,7 @@ pub struct Session<'a> {
     pub recording: Recording,
     pub builder: Builder,
     /// Build-ids are read once per file.
-    module_ids: HashMap<FileKey, ModuleId>,
+    known_files: HashMap<FileKey, modules::KnownFile>,
     pub translator: Arc<Translator>,
     work: Work,
     joined: Receiver<Joined>,
@@ -164,7 +163,7 @@ impl<'a> Session<'a> {
             props,
             recording,
             builder: Builder::new(Options { times: TIMES, ..Options::SAMPLED }),
-            module_ids: HashMap::new(),
+            known_files: HashMap::new(),
             translator,
             work,
             joined,

@@ -34,7 +34,6 @@ const CACHE_LIMIT_BYTES: u64 = 2 << 30;
 pub struct Translation {
     pub build_id: Option<String>,
     pub copy: ModuleCopy,
-    pub unwind: UnwindSections,
     /// Control flow for the profile; see [`Translator::find_code`].
     pub code: OnceLock<Arc<ModuleCode>>,
     /// Only when traces are checked.
@@ -46,16 +45,10 @@ pub struct Translation {
 }
 
 impl Translation {
-    fn new(
-        build_id: Option<String>,
-        copy: ModuleCopy,
-        unwind: UnwindSections,
-        flow: Option<ModuleFlow>,
-        time: Duration,
-    ) -> Translation {
+    fn new(build_id: Option<String>, copy: ModuleCopy, flow: Option<ModuleFlow>, time: Duration) -> Translation {
         let from_cache = flow.is_none();
         let flow = Mutex::new(flow.map(Box::new));
-        Translation { build_id, copy, unwind, code: OnceLock::new(), blocks: OnceLock::new(), flow, from_cache, time }
+        Translation { build_id, copy, code: OnceLock::new(), blocks: OnceLock::new(), flow, from_cache, time }
     }
 }
 
@@ -107,13 +100,13 @@ impl Translator {
     fn make(&self, key: &FileKey) -> Result<Translation> {
         let started = Instant::now();
         let source = Source::open(key)?;
-        let (build_id, unwind) = source.facts().unwrap_or_default();
+        let build_id = source.build_id().unwrap_or_default();
         let cached_at =
             self.cache.as_ref().map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), &source)));
         let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
         if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
             let time = started.elapsed();
-            return Ok(Translation::new(build_id, copy, unwind, None, time));
+            return Ok(Translation::new(build_id, copy, None, time));
         }
         let bytes = source.read()?;
         let image = Image::parse(&bytes)?;
@@ -126,7 +119,7 @@ impl Translator {
             // A cache that cannot be written only makes the next run slower.
             let _ = write_atomically(&path, &copy.to_bytes());
         }
-        Ok(Translation::new(build_id, copy, unwind, Some(flow), time))
+        Ok(Translation::new(build_id, copy, Some(flow), time))
     }
 
     /// Makes sure that the module's control flow is known: from the cache, from the analysis that the copy was made by, or from a new one.
@@ -160,9 +153,9 @@ impl Translator {
         Ok(())
     }
 
-    /// The build-id of a file, if it has one.
-    pub fn build_id(key: &FileKey) -> Option<String> {
-        Source::open(key).ok()?.build_id().ok()?
+    /// The build-id of a file, and what unwinding needs of it, as far as it has them.
+    pub fn facts(key: &FileKey) -> (Option<String>, UnwindSections) {
+        Source::open(key).and_then(|source| source.facts()).unwrap_or_default()
     }
 
     fn cache_name(&self, key: &FileKey, build_id: Option<&str>, source: &Source) -> String {
@@ -236,8 +229,7 @@ impl Source {
         }
     }
 
-    /// Build-id and unwind information, without reading the whole file: a program that is in the cache should not have to wait for more.
-    /// A file too damaged for that may still have code.
+    /// Build-id and unwind information, without reading the whole file. A file too damaged for that may still have code.
     fn facts(&self) -> Result<(Option<String>, UnwindSections)> {
         match &self.content {
             Content::Memory(bytes) => facts(bytes.as_slice()),

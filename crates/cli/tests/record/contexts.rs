@@ -1,4 +1,4 @@
-//! Calling contexts of exact mode are those of the source, whatever way control came back to a function.
+//! Calling contexts are those of the source, whatever way control came back to a function.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use profile::model::ContextId;
 
 use crate::build::Program;
 use crate::exact::counted;
-use crate::recorder::is_replaced;
+use crate::process::Ended;
+use crate::recorder::{finish, is_replaced, start_recorded};
 
 /// Calls of `contexts.cpp`, by the functions of the program that are active.
 const CALLS: [(&str, f64); 22] = [
@@ -106,5 +107,31 @@ fn check_paths_by_context(profile: &Profile) {
         let mut counts = by_context.get(path).cloned().unwrap_or_default();
         counts.sort_by(f64::total_cmp);
         assert_eq!(counts, expected, "{path}; of {by_context:#?}");
+    }
+}
+
+/// Sampled contexts reach the root over a frame that is larger than what a sample keeps of the stack, and over one that its function aligned; those of a
+/// thread begin at its start routine, as exact ones do.
+#[test]
+fn samples_find_their_callers() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("deep.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build();
+    let outcome = finish("deep stacks", start_recorded(&executable, &["--rate", "500"]));
+    assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
+    let profile = store::open(&executable.beside("profile")).expect("a profile");
+    let mut ticks: BTreeMap<String, u64> = BTreeMap::new();
+    for (row, id) in profile.contexts.iter().zip((0..).map(ContextId)) {
+        let mut root = row;
+        while let Some(parent) = root.parent {
+            root = &profile.contexts[parent.index()];
+        }
+        let root = &profile.functions[root.function.index()].name;
+        *ticks.entry(format!("{root}: {}", own_path(&profile, id))).or_default() += row.self_ns.seen;
+    }
+    let all: u64 = ticks.values().sum();
+    for expected in ["_start: main large aligned busy", "worker: worker large aligned busy"] {
+        assert!(ticks.get(expected).is_some_and(|&found| found > all * 2 / 5), "{expected}; of {ticks:#?}");
     }
 }

@@ -25,7 +25,7 @@ use crate::pgo::workshop::Workshop;
 use crate::table::grouped;
 
 /// Options of `strobe record` for the reference of clang, unless others are given.
-pub const DEFAULT_REFERENCE: &str = "--rate 1000 --burst 10000";
+pub const DEFAULT_REFERENCE: &str = "--exact";
 
 /// An optimizer that reads profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -1,7 +1,7 @@
 //! `clang -fprofile-sample-use`: one program compiled with several profiles by source line.
 //!
-//! There is no second source of such profiles here, so that our sampled profile is compared with a reference that strobe records, too, by
-//! whatever options it is told; both go through the same exporter and the same loader of LLVM.
+//! There is no second source of such profiles here, so that our sampled profile is compared with an exact one that strobe records, too (or
+//! by whatever options it is told); both go through the same exporter and the same loader of LLVM.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,9 +14,6 @@ use crate::pgo::workshop::{Compiler, Workshop, succeed};
 
 const COMPILER: Compiler =
     Compiler { c: "clang-19", cpp: "clang++-19", flags: "-O2 -gline-tables-only -fdebug-info-for-profiling", link: "" };
-
-/// Runs of the reference.
-const N_REFERENCE_RUNS: usize = 3;
 
 /// Version of the compiler.
 pub fn version() -> anyhow::Result<String> {
@@ -34,7 +31,7 @@ pub fn arms(
     let base = workshop.base("clang-base", COMPILER)?;
     let ours = recorder.record(&base, training, &workshop.file("clang-ours.strobe"), &[], recorder.n_runs)?;
     let path = workshop.file("clang-reference.strobe");
-    let reference = recorder.record(&base, training, &path, reference, N_REFERENCE_RUNS)?;
+    let reference = recorder.record(&base, training, &path, reference, 1)?;
     let flipped = workshop.file("clang-flipped.strobe");
     let mut profile = store::open(&reference.path)?;
     flip::profile(&mut profile);

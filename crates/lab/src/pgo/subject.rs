@@ -1,7 +1,7 @@
 //! The programs: where their source comes from, how they are compiled, what they are given to do.
 //!
 //! A program is compiled from its Debian source package by a few lines of shell, so that compiler and flags are free to choose. Each
-//! has one kind of work in two sizes: some 4 s to learn from, and some 0.2 s to be judged by, which is part of the former.
+//! has one kind of work in two sizes: some 15 s to learn from, and some 0.2 to 1 s to be judged by, which is part of the former.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub const SUBJECTS: [Subject; 3] = [
         prepare: "mkdir -p amalgamation; cd amalgamation; ../configure --disable-tcl >configure.log; make sqlite3.c shell.c >make.log",
         compile: "$CC $FLAGS -DSQLITE_THREADSAFE=0 -DSQLITE_OMIT_LOAD_EXTENSION -I\"$SRC/amalgamation\" \
                   \"$SRC/amalgamation/shell.c\" \"$SRC/amalgamation/sqlite3.c\" $LINK -o \"$OUT\" -lm",
-        work: Work::Sql { rounds: [400, 15] },
+        work: Work::Sql { rounds: [1500, 15] },
     },
     Subject {
         name: "lua",
@@ -51,7 +51,7 @@ pub const SUBJECTS: [Subject; 3] = [
         prepare: "echo '#define DEB_HOST_MULTIARCH \"x86_64-linux-gnu\"' >src/lua5.4-deb-multiarch.h",
         // Hashes of strings are seeded by time and addresses otherwise, so that no two runs would do the same.
         compile: "$CC $FLAGS -DLUA_COMPAT_5_3 -DLUA_USE_LINUX '-Dluai_makeseed(L)=0x5eed' $(ls \"$SRC\"/src/*.c | grep -v /luac.c) $LINK -Wl,-E -o \"$OUT\" -lm -ldl",
-        work: Work::Lua { rounds: [900, 40] },
+        work: Work::Lua { rounds: [4000, 40] },
     },
     Subject {
         name: "cppcheck",
@@ -65,8 +65,19 @@ pub const SUBJECTS: [Subject; 3] = [
         work: Work::OwnSource {
             options: &["--quiet", "--enable=all", "--max-configs=1"],
             files: [
-                &["externals/simplecpp/simplecpp.cpp", "lib/errorlogger.cpp", "lib/mathlib.cpp"],
-                &["lib/mathlib.cpp"],
+                &[
+                    "externals/simplecpp/simplecpp.cpp",
+                    "lib/ctu.cpp",
+                    "lib/errorlogger.cpp",
+                    "lib/importproject.cpp",
+                    "lib/library.cpp",
+                    "lib/mathlib.cpp",
+                    "lib/preprocessor.cpp",
+                    "lib/programmemory.cpp",
+                    "lib/suppressions.cpp",
+                    "lib/tokenlist.cpp",
+                ],
+                &["lib/errorlogger.cpp", "lib/mathlib.cpp"],
             ],
         },
     },

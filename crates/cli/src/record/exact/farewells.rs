@@ -11,6 +11,7 @@ use profile::model::ModuleId;
 
 use super::counts::Stop;
 use crate::record::process::Watched;
+use crate::record::unwind::Frame;
 
 /// Where the functions were that were active when their threads ended.
 pub fn stops(watched: &mut Watched) -> Vec<(ModuleId, Stop)> {
@@ -23,7 +24,7 @@ pub fn stops(watched: &mut Watched) -> Vec<(ModuleId, Stop)> {
             let index = words.frames.binary_search_by_key(&key, |&(found, _)| found).ok()?;
             Some(words.frames[index].1)
         };
-        let calls = watched.unwinder.calls([rip, rsp, rbp], &words.stack);
+        let calls = watched.unwinder.calls(Frame::of_pointers([rip, rsp, rbp]), &words.stack);
         places.extend(calls.into_iter().filter_map(|(address, key)| Some((address, frame_at(key)?, true))));
     });
     let located = places.into_iter().filter_map(|(address, frame, is_behind_call)| {

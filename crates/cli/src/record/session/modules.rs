@@ -9,7 +9,15 @@ use profile::model::ModuleId;
 use crate::record::process::{Module, Watched};
 use crate::record::session::Session;
 use crate::record::translation::{FileKey, Translator};
+use crate::record::unwind::UnwindSections;
 use crate::record::work::{Done, Job};
+
+/// A file that some process has loaded.
+#[derive(Debug, Clone)]
+pub(super) struct KnownFile {
+    pub id: ModuleId,
+    unwind: UnwindSections,
+}
 
 impl Session<'_> {
     /// Looks for modules that have come.
@@ -25,7 +33,7 @@ impl Session<'_> {
             let device = rustix::fs::makedev(module.dev.0, module.dev.1);
             let cluster = module.cluster.unwrap_or_default();
             let key = FileKey { path: module.path.clone(), device, inode: module.inode, cluster };
-            let id = self.module_id(&key);
+            let KnownFile { id, unwind } = self.known_file(&key);
             self.recording.module_at(watched.id, &path, module.bias);
             watched.layout.add(module.base, module.end, module.bias, id);
             let problem = self.obstacle(&module);
@@ -35,18 +43,19 @@ impl Session<'_> {
                 let urgency = urgency(&module);
                 self.work.add(Job { process: Arc::clone(&watched.process), module: module.clone(), key, urgency });
             }
-            watched.modules.push(Module { mapped: module, id, translation: None, placed: None, problem });
+            watched.add_module(Module { mapped: module, id, translation: None, placed: None, problem, unwind });
         }
     }
 
-    fn module_id(&mut self, key: &FileKey) -> ModuleId {
-        if let Some(&id) = self.module_ids.get(key) {
-            return id;
+    fn known_file(&mut self, key: &FileKey) -> KnownFile {
+        if let Some(known) = self.known_files.get(key) {
+            return known.clone();
         }
-        let build_id = Translator::build_id(key).unwrap_or_default();
-        let id = self.builder.module(&key.path.display().to_string(), &build_id);
-        self.module_ids.insert(key.clone(), id);
-        id
+        let (build_id, unwind) = Translator::facts(key);
+        let id = self.builder.module(&key.path.display().to_string(), &build_id.unwrap_or_default());
+        let known = KnownFile { id, unwind };
+        self.known_files.insert(key.clone(), known.clone());
+        known
     }
 
     fn obstacle(&self, module: &MappedModule) -> Option<String> {

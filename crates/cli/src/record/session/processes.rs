@@ -66,7 +66,8 @@ impl Session<'_> {
         for module in &parent.modules {
             self.recording.module_at(child.id, &module.mapped.path.display().to_string(), module.mapped.bias);
             let mapped = module.mapped.clone();
-            child.modules.push(Module { mapped, id: module.id, translation: None, placed: None, problem: None });
+            let unwind = module.unwind.clone();
+            child.add_module(Module { mapped, id: module.id, translation: None, placed: None, problem: None, unwind });
             if let Some(translation) = &module.translation {
                 child.add_translation(module.mapped.base, translation, module.placed);
             }
