@@ -3,15 +3,16 @@
 //! Lines are offsets from the first line of their function, with the base discriminator if there is one. Inlined code stands nested under
 //! the line of its call. A line ran as often as the most frequent of its blocks; LLVM marks code that it has multiplied itself (unrolled
 //! loops) by a factor in the discriminator, and its count is that much higher. A function's samples are the sum over its lines, its head
-//! samples its entries. Calls are listed with the line that makes them. Lines are looked up byte by byte, because a profile does not know
-//! where instructions begin.
+//! samples its entries. Calls are listed with the line that makes them. Lines of such a function that did not run are listed with 0: the compiler would take
+//! the count of a line that is not there for unknown, and work one out. Lines are looked up byte by byte, because a profile does not know where
+//! instructions begin.
 //!
 //! Functions that the symbols do not know, or know without a linkage name, are left out: a compiler could not find them either.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use profile::model::{Block, Call, Profile};
+use profile::model::{Block, Call, Function, ModuleId, Profile};
 use profile::symbols::{SourceFrame, Symbols};
 
 use crate::round::whole;
@@ -25,6 +26,9 @@ pub fn write(profile: &Profile, symbols: &dyn Symbols, out: &mut dyn io::Write) 
     let mut functions: BTreeMap<String, Samples> = BTreeMap::new();
     for block in &profile.blocks {
         add_block(profile, symbols, block, &mut functions);
+    }
+    for function in profile.functions.iter().filter(|function| function.entries.value > 0.0) {
+        add_lines(symbols, function, &mut functions);
     }
     for call in &profile.calls {
         add_call(profile, symbols, call, &mut functions);
@@ -101,17 +105,37 @@ fn add_block(profile: &Profile, symbols: &dyn Symbols, block: &Block, functions:
     if count == 0 || function.name.is_empty() {
         return;
     }
-    let mut previous = Vec::new();
-    for address in block.address..block.address.saturating_add(u64::from(block.size)) {
-        let frames = symbols.frames(function.module, address);
-        if frames == previous {
-            continue;
-        }
-        if let Some(line) = line_samples(functions, &function.name, &frames) {
+    for_each_line(symbols, function.module, block.address, block.size.into(), |frames| {
+        if let Some(line) = line_samples(functions, &function.name, frames) {
             let factor = duplication_factor(frames.first().map_or(0, |frame| frame.discriminator));
             line.count = line.count.max(count.saturating_mul(factor));
         }
-        previous = frames;
+    });
+}
+
+/// All lines of a function of which some were counted.
+fn add_lines(symbols: &dyn Symbols, function: &Function, functions: &mut BTreeMap<String, Samples>) {
+    if functions.contains_key(&function.name) {
+        for_each_line(symbols, function.module, function.address, function.size, |frames| {
+            line_samples(functions, &function.name, frames);
+        });
+    }
+}
+
+fn for_each_line(
+    symbols: &dyn Symbols,
+    module: ModuleId,
+    start: u64,
+    n_bytes: u64,
+    mut visit: impl FnMut(&[SourceFrame]),
+) {
+    let mut previous = Vec::new();
+    for address in start..start.saturating_add(n_bytes) {
+        let frames = symbols.frames(module, address);
+        if frames != previous {
+            visit(&frames);
+            previous = frames;
+        }
     }
 }
 

@@ -69,7 +69,7 @@ fn functions() -> Vec<Function> {
     vec![
         function(SERVER, 0x1000, 0x30, "main", 1.0, 50_000.4),
         function(SERVER, 0x2000, 0x34, "_ZN3app4findERKSs", 1000.0, 4_000_000.0),
-        function(SERVER, 0x3000, 0x20, "fib", 41.0, 1_000_000.0),
+        function(SERVER, 0x3000, 0x28, "fib", 41.0, 1_000_000.0),
         function(SERVER, 0x4000, 0x10, "", 7.0, 300.0),
         function(LIBRARY, 0x1000, 0x40, "memcpy", 300.0, 2_000_000.0),
         function(SERVER, 0x5000, 0x10, "_ZN12_GLOBAL__N_11gEc", 100.0, 0.2),
@@ -196,6 +196,8 @@ impl Symbols for Source {
             ],
             0x2030..0x2034 => vec![find(25)],
             0x3000..0x3020 => vec![frame("fib", "", "src/main.c", 3, 2)],
+            // No block of it ran.
+            0x3020..0x3028 => vec![frame("fib", "", "src/main.c", 5, 2)],
             0x5000..0x5010 => {
                 vec![frame("(anonymous namespace)::g(char)", "_ZN12_GLOBAL__N_11gEc", "src/find.cc", 4, 3)]
             }
