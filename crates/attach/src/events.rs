@@ -55,6 +55,8 @@ pub struct EventCounters {
     pub waits: u64,
     /// Messages that found the ring full for too long.
     pub lost: u64,
+    /// Events taken that no message stands for, less those that messages stand for too many.
+    pub residue: i64,
 }
 
 impl Process {
@@ -78,6 +80,7 @@ impl Process {
             counters.taken = counters.taken.wrapping_add(word(offset_of!(ThreadHeader, events_taken)));
             counters.sent = counters.sent.wrapping_add(word(offset_of!(ThreadHeader, messages_sent)));
             counters.waits = counters.waits.wrapping_add(word(offset_of!(ThreadHeader, ring_waits)));
+            counters.residue = counters.residue.wrapping_add(word(offset_of!(ThreadHeader, residue)) as i64);
             counters.lost = counters.lost.wrapping_add(word(offset_of!(ThreadHeader, messages_lost)));
         }
         counters
@@ -135,5 +138,6 @@ fn hand_on(slots: &[[AtomicU64; EVENT_WORDS as usize]], sink: &mut dyn FnMut(&[E
 /// An event of the buffer stands for one.
 fn event(slot: &[AtomicU64; EVENT_WORDS as usize]) -> Event {
     let [value, rest] = [0, 1].map(|word: usize| slot[word].load(Ordering::Relaxed));
-    Event { value, site: rest as u32, weight: ((rest >> 32) as u32).max(1) }
+    let event = Event { value, site: rest as u32, tag: (rest >> 32) as u32 };
+    event.with_weight(event.weight().max(1))
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args as ClapArgs;
+use clap::{ArgGroup, Args as ClapArgs};
+use emit::Events;
 use wire::control::Policy;
 
 use crate::props::{CtlAction, CtlProps, Exact, Probe, RecordProps, TickChoice, TimeWindow};
@@ -17,7 +18,7 @@ use crate::props::{CtlAction, CtlProps, Exact, Probe, RecordProps, TickChoice, T
 /// program prints there is held back until then, it reads nothing from there, and Ctrl-C still interrupts it. Redirected
 /// input and output are the program's own.
 #[derive(Debug, ClapArgs)]
-#[command(before_help = EXAMPLES, max_term_width = 100)]
+#[command(before_help = EXAMPLES, max_term_width = 100, group = ArgGroup::new("noting").multiple(true))]
 pub struct RecordArgs {
     /// The program and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -102,16 +103,32 @@ pub struct RecordArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["exact", "overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = parse_metric)]
     metric: Option<()>,
 
-    /// Note what loads load, in exact mode; `strobe values` shows it
-    #[arg(long, requires = "exact")]
+    /// Note loads and arguments (others: --call-targets, --branches, --types)
+    #[arg(long, requires = "exact", group = "noting")]
     values: bool,
 
+    /// The same of where indirect calls go
+    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    call_targets: bool,
+
+    /// The same of where indirect jumps go
+    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    branches: bool,
+
+    /// The same of method tables that calls go through
+    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    types: bool,
+
+    /// The same of addresses of memory operands
+    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    addresses: bool,
+
     /// How the program compresses values [default: H[P256]2048]; none: not
-    #[arg(long, value_name = "EXPR", requires = "values", default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
+    #[arg(long, value_name = "EXPR", requires = "noting", default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
     compress: String,
 
     /// Write all values to a file instead of counting them: address and value, 8 bytes each, little-endian
-    #[arg(long, value_name = "FILE", requires = "values", conflicts_with = "compress", hide = true)]
+    #[arg(long, value_name = "FILE", requires = "noting", conflicts_with = "compress", hide = true)]
     value_stream: Option<PathBuf>,
 
     /// Run it by itself first, output thrown away, and compare what both took
@@ -176,6 +193,13 @@ impl RecordArgs {
             (Some(_), false) => Policy::Simplified,
             (Some(_), true) => Policy::Full,
         };
+        let noted = [
+            (self.values, Events::LOADS | Events::ARGUMENTS),
+            (self.call_targets, Events::CALL_TARGETS),
+            (self.branches, Events::JUMP_TARGETS),
+            (self.types, Events::METHOD_TABLES),
+            (self.addresses, Events::ADDRESSES),
+        ];
         RecordProps {
             command: self.command,
             output: self.output,
@@ -196,7 +220,8 @@ impl RecordArgs {
             verify: self.verify,
             probe: self.probe,
             exact: if self.metric.is_some() { Some(Exact::ContextCycles) } else { self.exact },
-            values: self.values.then(|| if self.value_stream.is_some() { String::new() } else { self.compress }),
+            noted: noted.into_iter().filter(|&(is_on, _)| is_on).fold(Events::NONE, |all, (_, events)| all | events),
+            compressor: if self.value_stream.is_some() { String::new() } else { self.compress },
             value_stream: self.value_stream,
             perturbation: self.perturbation,
             use_cache: !self.no_cache,

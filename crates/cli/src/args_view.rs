@@ -85,7 +85,7 @@ Examples:
   strobe edges
   strobe edges -f longest_match -n 100";
 
-/// Show loads that mostly load the same value: what code could be specialized for
+/// Show loads, arguments and calls with mostly the same value: what code could be specialized for
 #[derive(Debug, ClapArgs)]
 #[command(before_help = VALUES_EXAMPLES, max_term_width = 100)]
 pub struct ValuesArgs {
@@ -96,6 +96,7 @@ pub struct ValuesArgs {
 const VALUES_EXAMPLES: &str = "\
 Examples:
   strobe record --exact=blocks --values -- ./program && strobe values
+  strobe record --exact=blocks --call-targets --branches --types --addresses -- ./program
   strobe values -f longest_match -n 100";
 
 /// Show who calls whom; with a function, its callers and callees

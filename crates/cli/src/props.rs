@@ -52,8 +52,10 @@ pub struct RecordProps {
     pub probe: Probe,
     /// Count everything, instead of bursts.
     pub exact: Option<Exact>,
-    /// Note what loads load, and compress it so in the program; nothing: not at all.
-    pub values: Option<String>,
+    /// What is noted of single instructions.
+    pub noted: emit::Events,
+    /// How the program compresses that; empty: not.
+    pub compressor: String,
     /// Where values go instead of being counted.
     pub value_stream: Option<PathBuf>,
     /// Whether the program runs by itself before, for comparison.

@@ -17,7 +17,7 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 const HEADER_WORDS: usize = 17;
 const N_COUNTERS: usize = 11;
 const CHECKSUM_BYTES: usize = 8;

@@ -1,6 +1,6 @@
-//! Probes that note what instructions load ([`wire::events`]), in copies that are never left.
+//! Probes that note what instructions load, and other values ([`wire::events`]), in copies that are never left.
 //!
-//! A probe follows its instruction, at the next twin point, and appends the register that was loaded. It needs a register for the place in the buffer;
+//! The probe of a load follows its instruction, at the next twin point, and appends the register that was loaded. It needs a register for the place in the buffer;
 //! a full buffer shows by the place becoming 0:
 //!
 //! | flags dead | flags alive |
@@ -29,38 +29,82 @@
 //!     jmp exit
 //! ```
 //!
+//! The tag, between site and `add`, is written unless it is 0: places ahead of the last event are empty.
+//!
+//! **Before an instruction** goes what it would change itself: arguments, addresses, targets and method tables. What is in a register is noted as
+//! above; an operand in memory, or its address, is first loaded into `rax`, which is saved, with flags as if alive. If that faults, the
+//! instruction, which loads the same, is where the program finds itself.
+//!
 //! **Which loads.** Moves from memory to a whole general register, with or without extension. Loads of parts of registers, of vectors, and operands of
 //! arithmetic are not noted, but counted ([`crate::Statistics::loads_not_noted`]).
 
+mod sources;
+
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
-use iced_x86::{Code, Instruction, InstructionInfoFactory, OpAccess, OpKind};
+use iced_x86::{Code, Instruction, OpKind};
 use image::Svma;
-use wire::events::{EVENT_WORDS, EVENTS_END, SITE};
+use wire::events::{EVENT_WORDS, EVENTS_END, Kind, SITE, TAG};
 use wire::recovery::{kind, saves};
 use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
 use wire::thread::offset;
 
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
+use crate::classify::{self, Body};
 use crate::function::Function;
 use crate::probe;
 use crate::stubs::Stub;
+use sources::{Operand, Source};
 
-/// What is noted.
+/// What is noted: a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Events {
-    /// Values that instructions load.
-    pub loads: bool,
-}
+pub struct Events(u8);
 
 impl Events {
+    /// Nothing.
+    pub const NONE: Events = Events(0);
+    /// Values that instructions load.
+    pub const LOADS: Events = Events(1);
+    /// Arguments that functions get.
+    pub const ARGUMENTS: Events = Events(1 << 1);
+    /// Addresses of memory operands.
+    pub const ADDRESSES: Events = Events(1 << 2);
+    /// Where indirect calls go.
+    pub const CALL_TARGETS: Events = Events(1 << 3);
+    /// Where indirect jumps go.
+    pub const JUMP_TARGETS: Events = Events(1 << 4);
+    /// Tables that calls take their targets from.
+    pub const METHOD_TABLES: Events = Events(1 << 5);
+    /// All of them.
+    pub const ALL: Events = Events((1 << 6) - 1);
+
+    /// Whether all of these are in the set.
+    #[must_use]
+    pub fn has(self, others: Events) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Whether nothing is noted.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Events::NONE
+    }
+
     pub(crate) fn bits(self) -> u32 {
-        u32::from(self.loads)
+        u32::from(self.0)
     }
 
     pub(crate) fn from_bits(bits: u64) -> Option<Events> {
-        (bits < 2).then_some(Events { loads: bits != 0 })
+        u8::try_from(bits).ok().map(Events).filter(|&events| Events::ALL.has(events))
+    }
+}
+
+impl std::ops::BitOr for Events {
+    type Output = Events;
+
+    fn bitor(self, others: Events) -> Events {
+        Events(self.0 | others.0)
     }
 }
 
@@ -107,68 +151,146 @@ fn loaded_register(insn: &Instruction) -> Option<Gpr> {
     is_from_memory.then(|| Gpr(insn.op0_register().full_register().number() as u8))
 }
 
-/// Whether an instruction reads memory through an operand.
-fn reads_memory(insn: &Instruction) -> bool {
-    let mut factory = InstructionInfoFactory::new();
-    let read = |access| matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite);
-    (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory)
-        && factory.info(insn).used_memory().iter().any(|memory| read(memory.access()))
-}
-
 impl Function<'_, '_> {
     /// What is alive behind each instruction of a block; nothing if no event needs to know.
     pub fn alive_in(&self, block: BlockId) -> Vec<LiveSet> {
         let Function { module, flow, .. } = self;
-        if !module.options.events.loads
-            || !flow.cfg.instructions(module.image, block).any(|insn| loaded_register(&insn).is_some())
-        {
+        if module.options.events.is_empty() {
             return Vec::new();
         }
-        flow.liveness.live_behind_each(module.image, &flow.cfg, block, self.needed_behind(block))
+        let mut live = flow.liveness.live_behind_each(module.image, &flow.cfg, block, self.needed_behind(block));
+        for (insn, live) in flow.cfg.instructions(module.image, block).zip(&mut live) {
+            // Behind what is replaced, everything is the program's at once.
+            if classify::body(&insn) != Body::Copy {
+                *live = LiveSet::ALL_REGISTERS | LiveSet::ALL_FLAGS;
+            }
+        }
+        live
     }
 
-    /// Notes what an instruction has loaded, behind which `live` is needed.
+    /// Notes what an instruction has loaded, behind which `live` is needed. Whether it has loaded something.
     pub fn write_event(&mut self, insn: &Instruction, live: Option<LiveSet>) -> bool {
-        if !self.module.options.events.loads {
+        if !self.module.options.events.has(Events::LOADS) {
             return false;
         }
         let Some(value) = loaded_register(insn) else {
-            self.chunk.statistics.loads_not_noted += u64::from(reads_memory(insn));
+            self.chunk.statistics.loads_not_noted += u64::from(sources::reads_memory(insn));
             return false;
         };
-        let site = self.original(Svma(insn.ip())).0 | (self.module.options.cluster as u32) << RECORD_ADDRESS_BITS;
-        let next = self.original(Svma(insn.next_ip()));
+        let (site, at) = (self.event_site(insn), self.original(Svma(insn.next_ip())));
         let live = live.unwrap_or(LiveSet::ALL_REGISTERS | LiveSet::ALL_FLAGS);
-        write(self.chunk, Noted { value, site, next }, live);
+        write(self.chunk, Noted { value, site, at, tag: Kind::Load.tag() }, live);
+        true
+    }
+
+    /// Notes what is to be noted before an instruction, where `live` is needed; before the first one of a block, arguments, too. Whether there was
+    /// anything.
+    pub fn write_events_before(&mut self, block: BlockId, insn: &Instruction, live: LiveSet) -> bool {
+        let events = self.module.options.events;
+        if events.is_empty() {
+            return false;
+        }
+        let is_first = insn.ip() == self.flow.cfg.block(block).range.start.0;
+        let arguments = if is_first && events.has(Events::ARGUMENTS) {
+            sources::arguments(self.module.image, self.flow, block)
+        } else {
+            Vec::new()
+        };
+        let (site, at) = (self.event_site(insn), self.original(Svma(insn.ip())));
+        let mut is_any = false;
+        for (kind, source) in arguments.into_iter().chain(sources::before(insn, events)) {
+            let tag = kind.tag();
+            is_any |= match source {
+                Source::Register(value) => {
+                    write(self.chunk, Noted { value, site, at, tag }, live);
+                    true
+                }
+                Source::Loaded(operand) => self.write_computed(LOAD, operand, Noted { value: Gpr::RAX, site, at, tag }),
+                Source::Address(operand) => self.write_computed(LEA, operand, Noted { value: Gpr::RAX, site, at, tag }),
+            };
+        }
+        is_any
+    }
+
+    fn event_site(&self, insn: &Instruction) -> u32 {
+        self.original(Svma(insn.ip())).0 | (self.module.options.cluster as u32) << RECORD_ADDRESS_BITS
+    }
+
+    /// Notes what `opcode` makes of an operand. Whether it is in reach.
+    fn write_computed(&mut self, opcode: u8, operand: Operand, noted: Noted) -> bool {
+        let target = match operand {
+            Operand::At(at) => match self.module.distance(at) {
+                Some(target) => Some(target),
+                None => return false,
+            },
+            Operand::Registers(..) => None,
+        };
+        let [full, back] = [self.chunk.asm.new_label(), self.chunk.asm.new_label()];
+        let make = |chunk: &mut Chunk| {
+            write_with_operand(chunk, opcode, operand);
+            if let Some(target) = target {
+                chunk.set_address(chunk.position() - 4, chunk.position(), target);
+            }
+        };
+        let saved = write_keeping_flags(self.chunk, noted, full, Some(&make));
+        end_probe(self.chunk, FullEvents { label: full, back, original: noted.at, saved });
         true
     }
 }
 
-/// What a probe notes: a register, for an instruction, before the next one.
+/// What a probe notes: a register, under a site and a tag, when the program is at `at`.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     value: Gpr,
     site: u32,
-    next: Original,
+    at: Original,
+    tag: u32,
 }
 
+/// Opcodes of `mov` and `lea` to a register.
+const LOAD: u8 = 0x8b;
+const LEA: u8 = 0x8d;
+
+/// Writes `opcode rax, operand`, with a displacement of 4 bytes.
+fn write_with_operand(chunk: &mut Chunk, opcode: u8, operand: Operand) {
+    const REX_W: u8 = 0x48;
+    let Operand::Registers(base, index, displacement) = operand else {
+        chunk.asm.bytes(&[REX_W, opcode, 0x05, 0, 0, 0, 0]);
+        return;
+    };
+    // A SIB byte in any case: 4 is no index, and without a base, 5 in its place is none.
+    let (index, scale) = index.unwrap_or((Gpr(4), 0));
+    let (mode, base) = base.map_or((0x04, Gpr(5)), |base| (0x84, base));
+    let rex = REX_W | (index.0 >> 3) << 1 | base.0 >> 3;
+    chunk.asm.bytes(&[rex, opcode, mode, scale << 6 | (index.0 & 7) << 3 | base.0 & 7]);
+    chunk.asm.bytes(&displacement.to_le_bytes());
+}
+
+/// Notes what is in a register.
 fn write(chunk: &mut Chunk, noted: Noted, live: LiveSet) {
-    chunk.statistics.events += 1;
     let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
     let saved = if (live & LiveSet::ARITHMETIC_FLAGS).is_empty() {
         write_changing_flags(chunk, noted, live, label);
         0
+    } else if noted.value == Gpr::RCX {
+        let moved = Noted { value: Gpr::RAX, ..noted };
+        write_keeping_flags(chunk, moved, label, Some(&|chunk| chunk.asm.bytes(&[0x48, 0x89, 0xc8]))) // mov rax, rcx
     } else {
-        write_keeping_flags(chunk, noted, label)
+        write_keeping_flags(chunk, noted, label, None)
     };
-    chunk.asm.bind(back);
-    chunk.full_events.push(FullEvents { label, back, original: noted.next, saved });
+    end_probe(chunk, FullEvents { label, back, original: noted.at, saved });
+}
+
+fn end_probe(chunk: &mut Chunk, full: FullEvents) {
+    chunk.statistics.events += 1;
+    chunk.asm.bind(full.back);
+    chunk.full_events.push(full);
 }
 
 fn write_changing_flags(chunk: &mut Chunk, noted: Noted, live: LiveSet, full: Label) {
     if let Some(dead) = probe::dead_registers(live).find(|&dead| dead != noted.value) {
         chunk.statistics.probes_dead_register += 1;
-        chunk.begin_clean_probe(noted.next);
+        chunk.begin_clean_probe(noted.at);
         append(chunk, noted, dead, true);
     } else {
         chunk.statistics.probes_spilled += 1;
@@ -176,7 +298,7 @@ fn write_changing_flags(chunk: &mut Chunk, noted: Noted, live: LiveSet, full: La
             Gpr::RCX => (Gpr::RAX, saves::RAX, offset::SAVED_RAX),
             _ => (Gpr::RCX, saves::RCX, offset::SAVED_RCX),
         };
-        chunk.begin_run(kind::PROBE, noted.next, bit, [STORE_LEN, 0, 0, 0]);
+        chunk.begin_run(kind::PROBE, noted.at, bit, [STORE_LEN, 0, 0, 0]);
         chunk.asm.store(field, spilled);
         append(chunk, noted, spilled, true);
         chunk.asm.load(spilled, field);
@@ -184,21 +306,20 @@ fn write_changing_flags(chunk: &mut Chunk, noted: Noted, live: LiveSet, full: La
     chunk.asm.jump_to_if(Condition::Z, full);
 }
 
-/// Returns what is saved when the buffer is full.
-fn write_keeping_flags(chunk: &mut Chunk, noted: Noted, full: Label) -> u8 {
+/// Notes a register, or what `make` makes in `rax`. Returns what is saved when the buffer is full.
+fn write_keeping_flags(chunk: &mut Chunk, noted: Noted, full: Label, make: Option<&dyn Fn(&mut Chunk)>) -> u8 {
     chunk.statistics.probes_spilled += 1;
-    let is_in_rcx = noted.value == Gpr::RCX;
-    let saved = saves::RCX | if is_in_rcx { saves::RAX } else { 0 };
-    chunk.begin_run(kind::PROBE, noted.next, saved, [STORE_LEN, 2 * STORE_LEN, 0, 0]);
-    if is_in_rcx {
+    let is_made = make.is_some();
+    let saved = saves::RCX | if is_made { saves::RAX } else { 0 };
+    chunk.begin_run(kind::PROBE, noted.at, saved, [STORE_LEN, 2 * STORE_LEN, 0, 0]);
+    if is_made {
         chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
     }
     chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-    if is_in_rcx {
-        chunk.asm.bytes(&[0x48, 0x89, 0xc8]); // mov rax, rcx
+    if let Some(make) = make {
+        make(chunk);
     }
-    let value = if is_in_rcx { Gpr::RAX } else { noted.value };
-    append(chunk, Noted { value, ..noted }, Gpr::RCX, false);
+    append(chunk, noted, Gpr::RCX, false);
     chunk.asm.jump_over_if_rcx_is_zero(SHORT_JUMP_LEN);
     chunk.asm.jump_over(JUMP_LEN);
     chunk.asm.jump_to(full);
@@ -231,6 +352,12 @@ fn append(chunk: &mut Chunk, noted: Noted, place: Gpr, changes_flags: bool) {
     asm.bytes(&(EVENTS_END + SITE).to_le_bytes());
     asm.bytes(&noted.site.to_le_bytes());
     let site = asm.position() - 4;
+    if noted.tag != 0 {
+        // mov dword gs:[place * 8 + EVENTS_END + TAG], tag
+        asm.bytes(&[GS, 0x40 | place_high << 1, 0xc7, 0x04, scaled]);
+        asm.bytes(&(EVENTS_END + TAG).to_le_bytes());
+        asm.bytes(&noted.tag.to_le_bytes());
+    }
     if changes_flags {
         asm.bytes(&[0x48 | place_high, 0x83, 0xc0 | place_low, EVENT_WORDS as u8]); // add place, 2
     } else {

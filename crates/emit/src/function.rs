@@ -202,6 +202,9 @@ impl Function<'_, '_> {
             let start = decoder.position();
             decoder.decode_out(&mut insn);
             let bytes = bytes.get(start..decoder.position()).unwrap_or_default();
+            if goes_on {
+                self.write_what_is_before(id, index, &insn, &alive);
+            }
             self.begin_instruction(&insn);
             goes_on = self.write_body(&decoder, &insn, bytes);
             // Where a block goes on to the next one, what is alive is that one's affair.
@@ -214,6 +217,9 @@ impl Function<'_, '_> {
             let start = decoder.position();
             decoder.decode_out(&mut insn);
             let bytes = bytes.get(start..decoder.position()).unwrap_or_default();
+            if goes_on {
+                self.write_what_is_before(id, n_body, &insn, &alive);
+            }
             self.begin_instruction(&insn);
             self.write_transfer(id, &insn, bytes);
         } else if goes_on {
@@ -224,6 +230,15 @@ impl Function<'_, '_> {
         statistics.blocks += 1;
         statistics.instructions += u64::from(block.n_insns);
         statistics.original_bytes += block.range.len();
+    }
+
+    /// Notes what is to be noted before an instruction, with what is alive behind each one of the block.
+    fn write_what_is_before(&mut self, id: BlockId, index: u32, insn: &Instruction, alive: &[LiveSet]) {
+        let before = index.checked_sub(1).and_then(|before| alive.get(before as usize).copied());
+        let live = before.unwrap_or_else(|| self.needed_at(id));
+        if self.write_events_before(id, insn, live) {
+            self.open_stretch = false;
+        }
     }
 
     fn site(&self, id: BlockId, depth: Depth) -> Site {

@@ -22,7 +22,7 @@
 //! | `function` | one function: probes, bodies |
 //! | `transfers` | the ends of blocks |
 //! | `probe`, `system_call`, `exits`, `stubs` | code that the original does not have |
-//! | `events` | what notes values that instructions load |
+//! | `events` | what notes values that instructions load, and others |
 //! | `exact` | the same for copies that are never left |
 //! | `link` | the module, from the functions |
 //! | `place`, `codec` | the module at an address, or in a file |

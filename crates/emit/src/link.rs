@@ -26,6 +26,9 @@ const LITERAL_BYTES: usize = 8;
 #[must_use]
 pub fn translate(image: &Image<'_>, flow: &ModuleFlow, options: Options, executor: &impl Executor) -> ModuleCopy {
     let module = Module::new(image, flow, options);
+    if !options.events.is_empty() && !options.probe.stays() {
+        return nothing(&module, SkipReason::EventsInBursts);
+    }
     let ranges = chunk_ranges(&flow.functions);
     let chunks = executor.map(&ranges, |range| write_chunk(&module, range.clone()));
     let mut first = Chunk::default();

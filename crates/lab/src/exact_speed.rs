@@ -4,11 +4,9 @@
 //! each the fastest counts. The CPU time of strobe itself is shown beside.
 
 use std::path::Path;
-use std::process::Stdio;
-
-use anyhow::{Context, ensure};
 
 use crate::corpus::{Data, Workload};
+use crate::exact_run::Facts;
 use crate::net::native_run;
 use crate::table::Table;
 
@@ -26,9 +24,9 @@ pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usiz
         for _ in 0..n_rounds {
             native = native.min(native_run(data, workload)?);
             for (seconds, kind) in exact.iter_mut().zip(KINDS) {
-                let counted = record(strobe, data, workload, kind)?;
-                *seconds = seconds.min(counted.seconds);
-                (agent, excursions) = (counted.agent_seconds, counted.n_excursions);
+                let facts = Facts::record(strobe, data, workload, &format!("--exact={kind}"))?;
+                *seconds = seconds.min(facts.program_seconds()?);
+                (agent, excursions) = (facts.strobe_seconds()?, facts.number("native_excursions")?);
             }
         }
         let row = exact.map(|seconds| seconds / native);
@@ -44,29 +42,6 @@ pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usiz
         table.row(cells.chain([String::new(), String::new()]));
     }
     Ok(table)
-}
-
-struct Counted {
-    seconds: f64,
-    agent_seconds: f64,
-    n_excursions: f64,
-}
-
-fn record(strobe: &Path, data: &Data, workload: &Workload, kind: &str) -> anyhow::Result<Counted> {
-    let profile = data.root().join(format!("out/{}.strobe", workload.name));
-    let prefix = format!("'{}' record -q --exact={kind} -o '{}' --", strobe.display(), profile.display());
-    let status = data.command(workload, &prefix)?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    ensure!(status.code().is_some(), "{}: {status}", workload.name);
-    let facts = store::facts(&profile)?;
-    let fact = |name: &str| -> anyhow::Result<f64> {
-        let text = facts.get(name).with_context(|| format!("{}: no fact {name}", workload.name))?;
-        text.parse().with_context(|| format!("{}: {name} is {text}", workload.name))
-    };
-    Ok(Counted {
-        seconds: fact("user_s")? + fact("system_s")?,
-        agent_seconds: fact("agent_cpu_s")?,
-        n_excursions: fact("native_excursions")?,
-    })
 }
 
 pub(crate) fn geometric_mean(values: &[f64]) -> f64 {

@@ -25,6 +25,7 @@ pub mod complete;
 pub mod compress;
 pub mod corpus;
 pub mod exact_oracle;
+pub mod exact_run;
 pub mod exact_speed;
 pub mod fuzz;
 pub mod module;

@@ -1,24 +1,22 @@
-//! Cost of value profiling: every load of a program noted, and compressed in the program or not.
+//! Cost of value profiling: every load of a program noted, and compressed in the program, or every event written to a file.
 //!
-//! `none` sends every event to strobe, which counts it. CPU time of the program and of strobe are shown apart and compared together: what leaves the program
-//! has to be taken in. Both contain what exact mode costs without values, which is shown beside.
+//! CPU time of the program and of strobe are shown apart and compared together: what leaves the program has to be taken in. Both contain what exact mode
+//! costs without values, which is shown beside. The file is `/dev/null`, so that no disk is measured: writing is at least as expensive as this.
 
 use std::path::Path;
-use std::process::Stdio;
-
-use anyhow::{Context, ensure};
 
 use crate::corpus::{Data, Workload};
+use crate::exact_run::Facts;
 use crate::exact_speed::geometric_mean;
 use crate::table::Table;
 
-/// Options of `strobe record`: blocks only, compressed values, all values.
-const KINDS: [&str; 3] = ["", "--values --compress 'H[P256]2048'", "--values --compress none"];
+/// Options of `strobe record`: blocks only, compressed values, all values to a file.
+const KINDS: [&str; 3] = ["", "--values --compress 'H[P256]2048'", "--values --value-stream /dev/null"];
 
 /// Measures all programs; of several runs, the cheapest counts.
 pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usize) -> anyhow::Result<Table> {
     let heads =
-        ["program", "M loads", "blocks s", "+strobe", "H[P256]2048 s", "+strobe", "none s", "+strobe", "H / none"];
+        ["program", "M loads", "blocks s", "+strobe", "H[P256]2048 s", "+strobe", "file s", "+strobe", "H / file"];
     let mut table = Table::new(&heads);
     let mut ratios = Vec::new();
     for workload in programs {
@@ -65,18 +63,7 @@ impl Cost {
 }
 
 fn record(strobe: &Path, data: &Data, workload: &Workload, options: &str) -> anyhow::Result<Cost> {
-    let profile = data.root().join(format!("out/{}.strobe", workload.name));
-    let prefix = format!("'{}' record -q --exact=blocks {options} -o '{}' --", strobe.display(), profile.display());
-    let status = data.command(workload, &prefix)?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    ensure!(status.code().is_some(), "{}: {status}", workload.name);
-    let facts = store::facts(&profile)?;
-    let fact = |name: &str| -> anyhow::Result<f64> {
-        let text = facts.get(name).with_context(|| format!("{}: no fact {name}", workload.name))?;
-        text.parse().with_context(|| format!("{}: {name} is {text}", workload.name))
-    };
-    Ok(Cost {
-        program_s: fact("user_s")? + fact("system_s")?,
-        strobe_s: fact("agent_cpu_s")?,
-        events: fact("value_events")?,
-    })
+    let facts = Facts::record(strobe, data, workload, &format!("--exact=blocks {options}"))?;
+    let (program_s, strobe_s) = (facts.program_seconds()?, facts.strobe_seconds()?);
+    Ok(Cost { program_s, strobe_s, events: facts.number("value_events")? })
 }

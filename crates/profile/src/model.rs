@@ -76,8 +76,8 @@ pub struct Profile {
     pub histories: Vec<BranchHistory>,
     /// Places where the program entered the kernel.
     pub system_calls: Vec<SystemCall>,
-    /// What instructions loaded.
-    pub values: Vec<LoadedValue>,
+    /// What instructions loaded, and where they went.
+    pub values: Vec<NotedValue>,
     /// Threads.
     pub threads: Vec<Thread>,
     /// What came of ticks, by name.
@@ -310,18 +310,80 @@ pub struct SystemCall {
     pub kernel_ns: Estimate,
 }
 
-/// How often an instruction loaded a value.
+/// What a value has to do with its instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ValueKind {
+    /// The instruction loaded it.
+    #[default]
+    Load,
+    /// The instruction accessed memory at this address.
+    Address,
+    /// An indirect call went there.
+    CallTarget,
+    /// An indirect jump went there.
+    JumpTarget,
+    /// A call took its target from this table.
+    MethodTable,
+    /// The function that starts there got it as this argument, from 0, in a register.
+    Argument(u8),
+}
+
+impl ValueKind {
+    /// A number for it, for files.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        match self {
+            ValueKind::Load => 0,
+            ValueKind::Address => 1,
+            ValueKind::CallTarget => 2,
+            ValueKind::JumpTarget => 3,
+            ValueKind::MethodTable => 4,
+            ValueKind::Argument(index) => 8 + u32::from(index),
+        }
+    }
+
+    /// The kind with this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<ValueKind> {
+        Some(match number {
+            0 => ValueKind::Load,
+            1 => ValueKind::Address,
+            2 => ValueKind::CallTarget,
+            3 => ValueKind::JumpTarget,
+            4 => ValueKind::MethodTable,
+            8..=13 => ValueKind::Argument(number as u8 - 8),
+            _ => return None,
+        })
+    }
+}
+
+/// How often an instruction loaded a value, or had to do with it in another way.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LoadedValue {
+pub struct NotedValue {
     /// Module of the instruction.
     pub module: ModuleId,
     /// Address of the instruction.
     pub address: u64,
+    /// What the value is.
+    pub kind: ValueKind,
     /// The value; `None`: any, also those that have no row because they were rare.
     pub value: Option<u64>,
+    /// The module in which the value is an address, if it is a place in a program.
+    pub value_module: Option<ModuleId>,
     /// How often.
     pub count: Estimate,
 }
+
+impl NotedValue {
+    /// What tells rows apart.
+    #[must_use]
+    pub fn key(&self) -> ValueKey {
+        (self.module, self.address, self.kind, self.value, self.value_module)
+    }
+}
+
+/// [`NotedValue::key`].
+pub type ValueKey = (ModuleId, u64, ValueKind, Option<u64>, Option<ModuleId>);
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq)]

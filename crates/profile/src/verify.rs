@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use crate::estimate::Estimate;
-use crate::model::Profile;
+use crate::model::{ModuleId, NotedValue, Profile};
 
 /// What is wrong, in words, with the table and the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,9 +123,10 @@ impl Checker<'_> {
             self.require(call.context.index() < n_contexts, "system_calls", row, "is in no context");
         }
         for (row, value) in profile.values.iter().enumerate() {
-            self.require(value.module.index() < profile.modules.len(), "values", row, "is in no module");
+            let has = |module: ModuleId| module.index() < profile.modules.len();
+            self.require(has(value.module) && value.value_module.is_none_or(has), "values", row, "is in no module");
         }
-        self.distinct("values", profile.values.iter().map(|row| (row.module, row.address, row.value)));
+        self.distinct("values", profile.values.iter().map(NotedValue::key));
         self.distinct("contexts", profile.contexts.iter().map(|row| (row.parent, row.function)));
         self.distinct("recursions", profile.recursions.iter().map(|row| (row.from, row.to)));
         self.distinct("context_paths", profile.context_paths.iter().map(|row| (row.context, row.path)));

@@ -2,6 +2,10 @@
 //!
 //! Everything here happens with all signals blocked, most of it in the gate: a thread's buffer, compressor and end of the ring have one user at a time.
 //!
+//! **The end of the process.** Threads live on when one of them ends the process, and their compressors hold what has not been sent. So that one
+//! closes the others' compressors ([`compressor_use`]), once it finds them unused, and sends what they hold. Whoever comes then waits until that is done,
+//! and sends events as they are. What is in buffers the agent finds there.
+//!
 //! **The compressor** is made when the first buffer is full, from an expression that the agent has checked. All that it allocates comes from the
 //! memory that the thread's area has for it ([`AreaMemory`]), and only then; what is given back stays unused. Should that not be enough, the kernel is
 //! asked: a compressor that is too large must not cost the program its life. It lives as long as the area, and the
@@ -9,14 +13,15 @@
 
 use alloc::boxed::Box;
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sampling::{Compressor as _, Dynamic, Expression, Message, Tuple};
 use wire::control::Control;
 use wire::events::{
-    COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS, EVENTS_END, Event, MAX_EXPRESSION, N_EVENTS, N_MESSAGES,
-    RING,
+    COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS, EVENTS_END, Event, MAX_EXPRESSION, MAX_WEIGHT, N_EVENTS,
+    N_MESSAGES, RING, compressor_use,
 };
 
 use crate::area::Area;
@@ -32,7 +37,7 @@ struct Noted(Event);
 impl Tuple for Noted {
     #[inline]
     fn key(&self) -> [u64; 2] {
-        [u64::from(self.0.site), self.0.value]
+        [u64::from(self.0.site) | u64::from(self.0.tag) << 32, self.0.value]
     }
 }
 
@@ -65,15 +70,49 @@ unsafe fn take_buffer(area: &Area, compressor: unsafe fn(&Area) -> Option<&'stat
     let n_void = events.iter().take_while(|noted| noted.0.site == 0).count();
     let events = &mut events[n_void..];
     area.header().events_taken.fetch_add(events.len() as u64, Relaxed);
+    match begin_use(area) {
+        // SAFETY: the caller's promise; nobody else has the use of it.
+        Use::Open => unsafe {
+            send(area, events, compressor(area));
+            area.header().compressor_use.store(compressor_use::FREE, Release);
+        },
+        Use::Closed => send(area, events, None),
+        Use::Denied => {
+            area.header().messages_lost.fetch_add(events.len() as u64, Relaxed);
+        }
+    }
+    events.fill(Noted(Event::default()));
+    area.header().next_event.store(EMPTY, Relaxed);
+}
+
+fn send(area: &Area, events: &[Noted], compressor: Option<&mut Dynamic<Noted>>) {
     let mut ring = Ring::new(area);
-    // SAFETY: the caller's promise.
-    match unsafe { compressor(area) } {
+    match compressor {
         Some(compressor) => compressor.observe_all(events, &mut |message| ring.send(message)),
         None => events.iter().for_each(|&tuple| ring.send(Message { tuple, weight: 1 })),
     }
     ring.publish();
-    events.fill(Noted(Event::default()));
-    area.header().next_event.store(EMPTY, Relaxed);
+}
+
+/// What the owner of an area may use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Ring and compressor, which it has to give back.
+    Open,
+    /// The ring.
+    Closed,
+    /// Nothing: somebody else has it for too long.
+    Denied,
+}
+
+/// The owner of the area is about to use ring and compressor.
+fn begin_use(area: &Area) -> Use {
+    let user = &area.header().compressor_use;
+    if user.compare_exchange(compressor_use::FREE, compressor_use::OWNER, Acquire, Relaxed).is_ok() {
+        return Use::Open;
+    }
+    let is_closed = || user.load(Acquire) == compressor_use::CLOSED;
+    if is_closed() || exact::wait_until(area.session.control, is_closed) { Use::Closed } else { Use::Denied }
 }
 
 /// What the interrupted thread has under way.
@@ -94,7 +133,13 @@ pub unsafe fn underway(area: &Area) -> Underway {
 /// As for [`underway`].
 pub unsafe fn begin_handler(area: &Area) {
     // SAFETY: the caller's promise.
-    unsafe { take_buffer(area, made_compressor) };
+    unsafe {
+        let interrupted = place(area, area.header().next_event.load(Relaxed));
+        take_buffer(area, made_compressor);
+        if let Some(interrupted) = interrupted {
+            interrupted.write(Event::default());
+        }
+    }
 }
 
 /// A handler has returned, in the gate: the thread goes on with what it had under way.
@@ -119,7 +164,7 @@ fn place(area: &Area, next_event: u64) -> Option<*mut Event> {
     (is_on && next_event >= EMPTY).then(|| end.wrapping_add(next_event.wrapping_mul(8)) as *mut Event)
 }
 
-/// The calling thread or process ends: takes what is in the buffer, and what the compressor still holds.
+/// The calling thread ends: takes what is in the buffer, and what the compressor still holds.
 ///
 /// # Safety
 /// As for [`deliver`].
@@ -127,11 +172,53 @@ pub unsafe fn finish(area: &Area) {
     // SAFETY: the caller's promise.
     unsafe {
         deliver(area);
-        if let Some(compressor) = made_compressor(area) {
-            let mut ring = Ring::new(area);
-            compressor.drain(&mut |message| ring.send(message));
-            ring.publish();
+        if begin_use(area) == Use::Open {
+            drain(area);
+            area.header().compressor_use.store(compressor_use::FREE, Release);
         }
+    }
+}
+
+/// The calling thread ends the process: does the same, and for all other threads what they will not come to do.
+///
+/// # Safety
+/// As for [`deliver`].
+pub unsafe fn finish_process(area: &Area) {
+    let control = area.session.control;
+    if control.events.is_on.load(Relaxed) == 0 {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { finish(area) };
+    for index in (0..control.n_areas.load(Acquire) as usize).filter(|&index| index != area.index) {
+        let other = Area::numbered(area.session, index);
+        let user = &other.header().compressor_use;
+        let is_ours = Cell::new(false);
+        // One that another thread closes, which ends the process too, is that one's affair.
+        exact::wait_until(control, || {
+            let was = user.compare_exchange(compressor_use::FREE, compressor_use::CLOSING, Acquire, Relaxed);
+            is_ours.set(was.is_ok());
+            was != Err(compressor_use::OWNER)
+        });
+        if is_ours.get() {
+            // SAFETY: its owner does not use it any more.
+            unsafe { drain(&other) };
+            user.store(compressor_use::CLOSED, Release);
+        }
+    }
+}
+
+/// Sends what the compressor of an area holds.
+///
+/// # Safety
+/// The caller must have the use of it.
+unsafe fn drain(area: &Area) {
+    // SAFETY: the caller's promise.
+    if let Some(compressor) = unsafe { made_compressor(area) } {
+        let mut ring = Ring::new(area);
+        compressor.drain(&mut |message| ring.send(message));
+        ring.publish();
+        area.header().residue.store(compressor.residue() as u64, Relaxed);
     }
 }
 
@@ -206,8 +293,8 @@ impl Ring<'_> {
     fn send(&mut self, message: Message<Noted>) {
         let mut left = message.weight;
         while left != 0 {
-            let weight = u32::try_from(left).unwrap_or(u32::MAX);
-            self.put(Event { weight, ..message.tuple.0 });
+            let weight = u32::try_from(left).unwrap_or(u32::MAX).min(MAX_WEIGHT);
+            self.put(message.tuple.0.with_weight(weight));
             left -= u64::from(weight);
         }
     }

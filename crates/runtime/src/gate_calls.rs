@@ -71,7 +71,7 @@ pub unsafe fn make(area: &Area, at: u64) -> Outcome {
                 thread::exit(area, first)
             }
             EXIT_GROUP => {
-                events::finish(area);
+                events::finish_process(area);
                 farewell::leave(area, at, farewell::PROCESS_WORDS);
                 Outcome::Refused
             }

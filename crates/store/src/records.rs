@@ -3,7 +3,8 @@
 use profile::Profile;
 use profile::model::{
     Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, Edge, EdgeKind, Function,
-    FunctionId, HISTORY_BITS, LoadedValue, Loop, LoopId, Module, ModuleId, Path, PathId, Recursion, SystemCall, Thread,
+    FunctionId, HISTORY_BITS, Loop, LoopId, Module, ModuleId, NotedValue, Path, PathId, Recursion, SystemCall, Thread,
+    ValueKind,
 };
 
 use crate::fields::{Columns, Damage, Fields};
@@ -70,7 +71,7 @@ impl<'a> Tables<'a> {
 /// Calls a macro for each type of record.
 macro_rules! for_each_record {
     ($do:ident) => {
-        $do! { Module, Function, Block, Edge, Path, Call, Context, Recursion, ContextPath, Loop, BranchHistory, SystemCall, LoadedValue, Thread }
+        $do! { Module, Function, Block, Edge, Path, Call, Context, Recursion, ContextPath, Loop, BranchHistory, SystemCall, NotedValue, Thread }
     };
 }
 pub(crate) use for_each_record;
@@ -429,26 +430,31 @@ impl Record for SystemCall {
     }
 }
 
-impl Record for LoadedValue {
+impl Record for NotedValue {
     stored_in!("value", values);
-    const COLUMNS: &'static str = "module, address, is_any, value, n, n_variance, n_seen";
+    const COLUMNS: &'static str = "module, address, kind, is_any, value, value_module, n, n_variance, n_seen";
 
     fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
         fields.integer(self.module.0);
         fields.integer(self.address);
+        fields.integer(self.kind.number());
         fields.integer(u32::from(self.value.is_none()));
         fields.integer(self.value.unwrap_or(0));
+        fields.optional(self.value_module.map(|id| id.0));
         fields.estimate(self.count);
     }
 
     fn decode(columns: &mut Columns<'_>) -> Result<Self, Damage> {
         let (module, address) = (ModuleId(columns.integer()?), columns.address()?);
+        let kind = ValueKind::from_number(columns.integer()?).ok_or_else(|| columns.damage())?;
         let (is_any, value) = (columns.flag()?, columns.address()?);
-        Ok(LoadedValue { module, address, value: (!is_any).then_some(value), count: columns.estimate()? })
+        let value_module = columns.optional()?.map(ModuleId);
+        let count = columns.estimate()?;
+        Ok(NotedValue { module, address, kind, value: (!is_any).then_some(value), value_module, count })
     }
 
     fn is_sound(&self, _index: usize, tables: &Tables<'_>) -> bool {
-        tables.has_module(self.module)
+        tables.has_module(self.module) && self.value_module.is_none_or(|module| tables.has_module(module))
     }
 }
 

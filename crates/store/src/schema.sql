@@ -193,13 +193,15 @@ CREATE TABLE system_call (
     kernel_ns_seen INTEGER NOT NULL
 );
 
--- What instructions loaded.
+-- What instructions loaded, and where they went.
 CREATE TABLE value (
     id INTEGER PRIMARY KEY,
     module INTEGER NOT NULL REFERENCES module,
     address INTEGER NOT NULL,               -- of the instruction
+    kind INTEGER NOT NULL,                  -- 0: loaded, 1: address accessed, 2: call target, 3: jump target, 4: method table, 8 to 13: argument
     is_any INTEGER NOT NULL,                -- 1: the row is about all values together
     value INTEGER NOT NULL,                 -- as a signed number; 0 if is_any
+    value_module INTEGER REFERENCES module, -- in which the value is an address
     n REAL NOT NULL,
     n_variance REAL NOT NULL,
     n_seen INTEGER NOT NULL                 -- messages that it rests on

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use profile::model::{
-    Block, BranchHistory, Call, Context, ContextPath, Edge, Function, LoadedValue, Loop, Module, Path, Recursion,
+    Block, BranchHistory, Call, Context, ContextPath, Edge, Function, Loop, Module, NotedValue, Path, Recursion,
     SystemCall, Thread,
 };
 use profile::{Estimate, Profile};

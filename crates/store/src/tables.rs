@@ -10,7 +10,7 @@ use std::thread;
 
 use profile::Profile;
 use profile::model::{
-    Block, BranchHistory, Call, Context, ContextPath, Edge, Function, LoadedValue, Loop, Module, Path, Recursion,
+    Block, BranchHistory, Call, Context, ContextPath, Edge, Function, Loop, Module, NotedValue, Path, Recursion,
     SystemCall, Thread,
 };
 use rusqlite::Connection;
@@ -90,7 +90,7 @@ fn read_flow(connection: &Connection, extent: Extent) -> Result<Profile, Failure
     let mut profile = Profile::default();
     read_tables!(connection, profile, Path, Call, Context, Recursion, Loop, SystemCall);
     if extent == Extent::Whole {
-        read_tables!(connection, profile, BranchHistory, LoadedValue, ContextPath);
+        read_tables!(connection, profile, BranchHistory, NotedValue, ContextPath);
     }
     Ok(profile)
 }

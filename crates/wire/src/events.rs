@@ -1,6 +1,6 @@
 //! Events: what probes note about single executions of instructions, in copies that are never left.
 //!
-//! An event is a *site* and a value: the instruction, and what it loaded. A probe appends it to the buffer of its thread, which is filled from the
+//! An event is a *site*, a [`Kind`] and a value: the instruction, and what it loaded, or where it went. A probe appends it to the buffer of its thread, which is filled from the
 //! front and addressed from its end: [`crate::thread::ThreadHeader::next_event`] goes up to 0 in steps of [`EVENT_WORDS`], so that whoever makes
 //! it 0 has filled the buffer, and no limit needs to be loaded. Then the thread goes to the gate, which takes the buffer through a compressor, or
 //! as it is, into a ring that the agent reads.
@@ -10,26 +10,126 @@
 //! **Ring.** One writer, the thread, and one reader, the agent. `messages_sent` and `messages_read` count up; their difference is what lies in the
 //! ring. When a process has ended, what is left in ring and buffer is still there.
 //!
+//! **Compressor.** Its user has [`compressor_use`] set. Normally that is the thread, for as long as it empties its buffer. A thread that ends the process
+//! closes the compressors of all others, and sends what they hold: from then on events go as they are.
+//!
 //! **Signals.** A handler that interrupts a probe finds an empty buffer, and leaves one; then the probe goes on with the place that it had, and what
-//! it had written there. What has been taken from the buffer has its site cleared, so that nothing is taken twice. Of a handler that does not return,
-//! only the event of the interrupted probe is lost.
+//! it had written there. What has been taken from the buffer is cleared, so that nothing is taken twice, and so is the place of the interrupted probe:
+//! every place ahead is empty, and a probe need not write what is 0. Of a handler that does not return, only the event of the interrupted probe is lost.
 
 /// An event in the buffer, or a message in the ring.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// What was loaded.
+    /// What was loaded, or another value that the kind tells.
     pub value: u64,
     /// The instruction; 0: no event.
     pub site: u32,
-    /// How many events a message stands for; 0 in the buffer.
-    pub weight: u32,
+    /// The kind, in the upper [`KIND_BITS`], and how many events a message stands for; 0 in the buffer.
+    pub tag: u32,
+}
+
+impl Event {
+    /// A message that stands for so many events like this one, at most [`MAX_WEIGHT`].
+    #[must_use]
+    pub fn with_weight(self, weight: u32) -> Event {
+        Event { tag: self.tag & !MAX_WEIGHT | weight & MAX_WEIGHT, ..self }
+    }
+
+    /// How many events a message stands for.
+    #[must_use]
+    pub fn weight(self) -> u32 {
+        self.tag & MAX_WEIGHT
+    }
+
+    /// What the value is; `None` if nobody knows.
+    #[must_use]
+    pub fn kind(self) -> Option<Kind> {
+        Kind::from_number(self.tag >> WEIGHT_BITS)
+    }
+}
+
+/// What the value of an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// What the instruction has loaded.
+    Load,
+    /// The address of its memory operand.
+    Address,
+    /// Where an indirect call goes.
+    CallTarget,
+    /// Where an indirect jump goes.
+    JumpTarget,
+    /// The table that a call takes its target from.
+    MethodTable,
+    /// The function starts here; what it has got in this register for arguments, of [`N_ARGUMENTS`].
+    Argument(u8),
+}
+
+/// Registers for arguments.
+pub const N_ARGUMENTS: u8 = 6;
+const FIRST_ARGUMENT: u32 = 8;
+
+impl Kind {
+    /// Its number in an event.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Kind::Load => 0,
+            Kind::Address => 1,
+            Kind::CallTarget => 2,
+            Kind::JumpTarget => 3,
+            Kind::MethodTable => 4,
+            Kind::Argument(index) => FIRST_ARGUMENT + index as u32,
+        }
+    }
+
+    /// The kind with this number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Kind> {
+        const LAST_ARGUMENT: u32 = FIRST_ARGUMENT + N_ARGUMENTS as u32 - 1;
+        Some(match number {
+            0 => Kind::Load,
+            1 => Kind::Address,
+            2 => Kind::CallTarget,
+            3 => Kind::JumpTarget,
+            4 => Kind::MethodTable,
+            FIRST_ARGUMENT..=LAST_ARGUMENT => Kind::Argument((number - FIRST_ARGUMENT) as u8),
+            _ => return None,
+        })
+    }
+
+    /// The tag of an event in the buffer.
+    #[must_use]
+    pub const fn tag(self) -> u32 {
+        self.number() << WEIGHT_BITS
+    }
+}
+
+/// Bits of a tag that are the kind.
+pub const KIND_BITS: u32 = 4;
+const WEIGHT_BITS: u32 = u32::BITS - KIND_BITS;
+/// The most events that one message stands for.
+pub const MAX_WEIGHT: u32 = (1 << WEIGHT_BITS) - 1;
+
+/// Who uses the compressor, the buffer and the end of the ring of a thread: [`crate::thread::ThreadHeader::compressor_use`].
+pub mod compressor_use {
+    /// Nobody.
+    pub const FREE: u64 = 0;
+    /// The thread.
+    pub const OWNER: u64 = 1;
+    /// The thread that ends the process.
+    pub const CLOSING: u64 = 2;
+    /// Nobody uses the compressor any more.
+    pub const CLOSED: u64 = 3;
 }
 
 /// Words of an event.
 pub const EVENT_WORDS: u64 = (size_of::<Event>() / 8) as u64;
 /// Offset of the site in an event.
 pub const SITE: u32 = core::mem::offset_of!(Event, site) as u32;
+/// Offset of the tag in an event.
+pub const TAG: u32 = core::mem::offset_of!(Event, tag) as u32;
 
 /// Offset of the buffer in the thread area.
 pub const EVENTS: u32 = 5 << 20;

@@ -186,6 +186,10 @@ pub struct ThreadHeader {
     pub messages_lost: AtomicU64,
     /// Bytes of the compressor's memory that are in use; 0: there is no compressor yet.
     pub compressor_bytes: AtomicU64,
+    /// Who uses it: [`crate::events::compressor_use`].
+    pub compressor_use: AtomicU64,
+    /// Events that it had taken and no message stood for, less events that messages stood for too many, when it was last drained.
+    pub residue: AtomicU64,
 }
 
 /// Offsets in [`ThreadHeader`], for generated code.

@@ -52,7 +52,7 @@ impl Sample {
         words[1] = self.records.len() as u64 | u64::from(self.tid) << 32;
         words[2] = u64::from(Outcome::Burst as u8) | u64::from(self.end_reason) << 8;
         words[9] = self.cpu_ns;
-        words[11 + wire::sample::RIP] = self.rip;
+        words[12 + wire::sample::RIP] = self.rip;
         words.extend(self.stack.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
         let pairs = self.records.chunks(2);
         words.extend(pairs.map(|pair| u64::from(pair[0]) | u64::from(*pair.get(1).unwrap_or(&0)) << 32));

@@ -1,6 +1,6 @@
-//! What loads loaded: from messages of processes to rows of the profile.
+//! What loads loaded, and where calls went: from messages of processes to rows of the profile.
 //!
-//! Messages are added up by site and value. Values that come when the table is full are only counted for their site, so that what is kept is right
+//! Messages are added up by site, kind and value. Values that come when the table is full are only counted for their site, so that what is kept is right
 //! for all that it holds, and totals are right in any case.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,9 +11,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use attach::EventCounters;
 use profile::Estimate;
-use profile::model::{LoadedValue, ModuleId};
+use profile::model::{ModuleId, NotedValue, ValueKind};
 use rustc_hash::FxHashMap;
-use wire::events::Event;
+use wire::events::{Event, Kind};
 
 use crate::record::layout::Layout;
 use crate::record::process::Watched;
@@ -36,37 +36,58 @@ impl Sum {
         self.n_messages = self.n_messages.saturating_add(other.n_messages);
     }
 
-    /// A message that stands for `k` events is as good as a sample of one in `k`; stratified ones are better than that.
-    fn estimate(self) -> Estimate {
-        let mean_weight = self.weight as f64 / self.n_messages.max(1) as f64;
+    /// A pick that stands for `k` events is as good as a sample of one in `k`; stratified ones are better than that. A message can be several picks,
+    /// added up, which its weight tells if it is known what one stands for.
+    fn estimate(self, events_per_pick: Option<u64>) -> Estimate {
+        let n_picks = events_per_pick.map_or(0, |each| self.weight / each.max(1)).max(self.n_messages).max(1);
+        let mean_weight = self.weight as f64 / n_picks as f64;
         let variance = self.weight as f64 * (mean_weight - 1.0).max(0.0);
-        Estimate { value: self.weight as f64, variance, seen: self.n_messages }
+        Estimate { value: self.weight as f64, variance, seen: n_picks }
     }
+}
+
+/// An instruction as messages name it, and what is noted there.
+type Site = (u32, ValueKind);
+
+fn kind_of(message: &Event) -> Option<ValueKind> {
+    Some(match message.kind()? {
+        Kind::Load => ValueKind::Load,
+        Kind::Address => ValueKind::Address,
+        Kind::CallTarget => ValueKind::CallTarget,
+        Kind::JumpTarget => ValueKind::JumpTarget,
+        Kind::MethodTable => ValueKind::MethodTable,
+        Kind::Argument(index) => ValueKind::Argument(index),
+    })
 }
 
 /// What the messages of one process say.
 #[derive(Debug, Default)]
 pub struct Messages {
-    tuples: FxHashMap<(u32, u64), Sum>,
+    tuples: FxHashMap<(Site, u64), Sum>,
     /// What found the table full.
-    rest: FxHashMap<u32, Sum>,
+    rest: FxHashMap<Site, Sum>,
 }
 
 impl Messages {
     pub fn take(&mut self, messages: &[Event]) {
         for message in messages {
-            let sum = Sum { weight: message.weight.into(), n_messages: 1 };
-            let key = (message.site, message.value);
+            let sum = Sum { weight: message.weight().into(), n_messages: 1 };
+            // A kind that does not exist is the target's mistake; its events stay in the totals.
+            let site = (message.site, kind_of(message).unwrap_or_default());
+            let key = (site, message.value);
             if let Some(known) = self.tuples.get_mut(&key) {
                 known.add(sum);
             } else if self.tuples.len() < MAX_TUPLES {
                 self.tuples.insert(key, sum);
             } else {
-                self.rest.entry(message.site).or_default().add(sum);
+                self.rest.entry(site).or_default().add(sum);
             }
         }
     }
 }
+
+/// Where the number of the kind is in the address of an event of a stream.
+const STREAM_KIND_SHIFT: u32 = 60;
 
 /// A file of values, in the order in which they were loaded, as far as that is known of threads.
 #[derive(Debug)]
@@ -87,7 +108,9 @@ impl ValueStream {
             return;
         }
         let written = messages.iter().try_for_each(|message| {
-            let pair = [layout.record_address(message.site), message.value].map(u64::to_le_bytes);
+            let kind = message.kind().map_or(0, |kind| u64::from(kind.number()));
+            let place = layout.record_address(message.site) | kind << STREAM_KIND_SHIFT;
+            let pair = [place, message.value].map(u64::to_le_bytes);
             self.file.write_all(pair.as_flattened())
         });
         self.error = written.err().map(|error| error.to_string());
@@ -103,14 +126,17 @@ impl ValueStream {
 /// What all processes have loaded that have ended.
 #[derive(Debug, Default)]
 pub struct Totals {
-    sites: BTreeMap<(ModuleId, u64), Site>,
+    sites: BTreeMap<(ModuleId, u64, ValueKind), Values>,
     pub counters: Counters,
+    /// What one pick of the compressor stands for, if that is known.
+    events_per_pick: Option<u64>,
 }
 
+/// The values of a site; places in modules by their addresses in the file.
 #[derive(Debug, Default)]
-struct Site {
+struct Values {
     all: Sum,
-    values: HashMap<u64, Sum>,
+    values: HashMap<(Option<ModuleId>, u64), Sum>,
 }
 
 /// How events went.
@@ -125,45 +151,59 @@ pub struct Counters {
     pub n_lost: u64,
     /// Events of modules that are not known any more.
     pub n_foreign: u64,
+    /// Events that compressors had taken when they were drained and no message stood for.
+    pub residue: i64,
 }
 
 impl Totals {
+    /// Nothing yet, of events that go through this compressor.
+    pub fn new(compressor: &str) -> Totals {
+        let expression = compressor.parse::<sampling::Expression>();
+        let events_per_pick = expression.map_or(Some(1), |expression| expression.events_per_pick());
+        Totals { events_per_pick, ..Totals::default() }
+    }
+
     /// Adds what a process that has ended has sent; `n_salvaged` events were still in its buffers.
     pub fn take(&mut self, watched: &mut Watched, n_salvaged: u64) {
-        let EventCounters { taken, sent, waits, lost, .. } = watched.process.event_counters();
+        let EventCounters { taken, sent, waits, lost, residue, .. } = watched.process.event_counters();
         self.counters.n_events += taken + n_salvaged;
         self.counters.n_messages += sent + n_salvaged;
         self.counters.n_waits += waits;
         self.counters.n_lost += lost;
+        self.counters.residue += residue;
         let Messages { tuples, rest } = std::mem::take(&mut watched.events);
         let known = tuples.into_iter().map(|((site, value), sum)| (site, Some(value), sum));
         let mut places: FxHashMap<u32, Option<(ModuleId, u64)>> = FxHashMap::default();
-        for (site, value, sum) in known.chain(rest.into_iter().map(|(site, sum)| (site, None, sum))) {
+        for ((site, kind), value, sum) in known.chain(rest.into_iter().map(|(site, sum)| (site, None, sum))) {
             self.counters.weight += sum.weight;
             let place = *places.entry(site).or_insert_with(|| watched.place_of_record(site));
-            let Some(place) = place else {
+            let Some((module, address)) = place else {
                 self.counters.n_foreign += sum.weight;
                 continue;
             };
-            let site = self.sites.entry(place).or_default();
+            let site = self.sites.entry((module, address, kind)).or_default();
             site.all.add(sum);
             if let Some(value) = value {
-                site.values.entry(value).or_default().add(sum);
+                site.values.entry(watched.place_of_value(kind, value)).or_default().add(sum);
             }
         }
     }
 
-    /// The rows of one module, which has another number in the profile.
-    pub fn rows(&self, module: ModuleId, in_profile: ModuleId) -> Vec<LoadedValue> {
+    /// The rows of all modules that the profile has, under their numbers there.
+    pub fn rows(&self, in_profile: &HashMap<ModuleId, ModuleId>) -> Vec<NotedValue> {
         let mut rows = Vec::new();
-        for (&(_, address), site) in self.sites.range((module, 0)..=(module, u64::MAX)) {
-            let mut row = |value: Option<u64>, sum: Sum| {
-                rows.push(LoadedValue { module: in_profile, address, value, count: sum.estimate() });
+        for (&(module, address, kind), site) in &self.sites {
+            let Some(&module) = in_profile.get(&module) else { continue };
+            let row = |value: Option<u64>, value_module: Option<ModuleId>, sum: Sum| {
+                let count = sum.estimate(self.events_per_pick);
+                NotedValue { module, address, kind, value, value_module, count }
             };
-            row(None, site.all);
-            let mut values: Vec<(u64, Sum)> = site.values.iter().map(|(&value, &sum)| (value, sum)).collect();
-            values.sort_by_key(|&(value, sum)| (std::cmp::Reverse(sum.weight), value));
-            values.into_iter().take(N_KEPT).for_each(|(value, sum)| row(Some(value), sum));
+            rows.push(row(None, None, site.all));
+            let mut values: Vec<_> = site.values.iter().map(|(&place, &sum)| (place, sum)).collect();
+            values.sort_by_key(|&(place, sum)| (std::cmp::Reverse(sum.weight), place));
+            rows.extend(values.into_iter().take(N_KEPT).map(|((module, value), sum)| {
+                row(Some(value), module.and_then(|module| in_profile.get(&module).copied()), sum)
+            }));
         }
         rows
     }
@@ -179,16 +219,35 @@ mod tests {
 
     #[test]
     fn messages_add_up() {
-        let event = |value: u64, site: u32, weight: u32| Event { value, site, weight };
+        let event = |value: u64, site: u32, weight: u32| Event { value, site, tag: weight };
+        let call = Event { value: 7, site: 1, tag: Kind::CallTarget.tag() | 3 };
         let mut messages = Messages::default();
-        messages.take(&[event(7, 1, 256), event(7, 1, 256), event(8, 1, 1), event(7, 2, 1)]);
-        assert_eq!(messages.tuples[&(1, 7)], Sum { weight: 512, n_messages: 2 });
-        assert_eq!(messages.tuples.len(), 3);
+        messages.take(&[event(7, 1, 256), event(7, 1, 256), event(8, 1, 1), event(7, 2, 1), call]);
+        assert_eq!(messages.tuples[&((1, ValueKind::Load), 7)], Sum { weight: 512, n_messages: 2 });
+        assert_eq!(messages.tuples[&((1, ValueKind::CallTarget), 7)], Sum { weight: 3, n_messages: 1 });
+        assert_eq!(messages.tuples.len(), 4);
     }
 
     #[test]
     fn events_that_were_all_sent_are_exact() {
-        assert_eq!(Sum { weight: 5, n_messages: 5 }.estimate(), Estimate::exact(5));
-        assert!(Sum { weight: 512, n_messages: 2 }.estimate().variance > 0.0);
+        assert_eq!(Sum { weight: 5, n_messages: 5 }.estimate(None), Estimate::exact(5));
+        let added_up = Sum { weight: 5, n_messages: 2 };
+        assert_eq!(added_up.estimate(Some(1)), Estimate::exact(5));
+        assert!(added_up.estimate(None).variance > 0.0);
+    }
+
+    #[test]
+    fn picks_that_a_table_has_added_up_count_each() {
+        let one_by_one = Sum { weight: 2560, n_messages: 10 };
+        let added_up = Sum { weight: 2560, n_messages: 1 };
+        assert_eq!(added_up.estimate(Some(256)), one_by_one.estimate(Some(256)));
+        assert!(added_up.estimate(None).variance > added_up.estimate(Some(256)).variance);
+    }
+
+    #[test]
+    fn the_compressor_says_what_a_pick_stands_for() {
+        let per_pick = |text| Totals::new(text).events_per_pick;
+        assert_eq!(["", "H[P256]2048", "H[P64]512 A16", "A16", "R128"].map(per_pick), [1, 256, 64, 1, 128].map(Some));
+        assert_eq!(per_pick("SS64"), None);
     }
 }

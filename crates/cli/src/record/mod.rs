@@ -90,7 +90,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         seed: props.seed,
         tick_source: source,
         is_exact: props.exact.is_some(),
-        events: props.values.as_ref().and_then(|expression| EventSettings::new(expression, props.seed)),
+        events: (!props.noted.is_empty()).then(|| EventSettings::new(&props.compressor, props.seed)).flatten(),
     };
     let value_stream = props.value_stream.as_deref().map(ValueStream::create).transpose()?;
     let listener = Listener::bind()?;
@@ -169,7 +169,7 @@ fn attend(
         }
         // In exact mode the program waits for answers.
         let has_samples = session.step() || props.exact.is_some();
-        nap = if props.values.is_some() {
+        nap = if !props.noted.is_empty() {
             EVENTS_NAP
         } else if has_samples {
             SHORTEST_NAP.max(nap / 2)

@@ -8,7 +8,7 @@ use std::time::Instant;
 use attach::{Hindrance, MappedModule, PerfTicks, Placed, Process, SampleRef};
 use profile::Builder;
 use profile::builder::BlockRef;
-use profile::model::ModuleId;
+use profile::model::{ModuleId, ValueKind};
 use store::{ProcessId, Recording};
 use wire::control::Policy;
 use wire::sample::{EndReason, Outcome, RIP};
@@ -156,6 +156,13 @@ impl Watched {
         let address = self.layout.record_address(record);
         let module = self.modules.iter().chain(&self.retired).find(|module| module.contains(address))?;
         Some((module.id, address.wrapping_sub(module.mapped.bias)))
+    }
+
+    /// A value as it goes into a profile: a place that is called or jumped to, or a table, by its address in the file.
+    pub fn place_of_value(&self, kind: ValueKind, value: u64) -> (Option<ModuleId>, u64) {
+        let is_place = matches!(kind, ValueKind::CallTarget | ValueKind::JumpTarget | ValueKind::MethodTable);
+        let module = self.modules.iter().chain(&self.retired).find(|module| is_place && module.contains(value));
+        module.map_or((None, value), |module| (Some(module.id), value.wrapping_sub(module.mapped.bias)))
     }
 
     /// Whether there is a module at this address whose translation is not known.

@@ -21,7 +21,7 @@ use wire::control::TickSource;
 use crate::props::RecordProps;
 use crate::record::budget::Budget;
 use crate::record::digest::TIMES;
-use crate::record::events::ValueStream;
+use crate::record::events::{self, ValueStream};
 use crate::record::exact;
 use crate::record::outside::Requests;
 use crate::record::process::Watched;
@@ -136,10 +136,14 @@ impl<'a> Session<'a> {
             (None, crate::props::Probe::Trace) => emit::Probe::Trace,
             (None, crate::props::Probe::None | crate::props::Probe::Off) => emit::Probe::None,
         };
-        let events = emit::Events { loads: props.values.is_some() };
         let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
-        let translator =
-            Arc::new(Translator::new(props.use_cache, probe, events, props.verify || props.exact.is_some(), n_threads));
+        let translator = Arc::new(Translator::new(
+            props.use_cache,
+            probe,
+            props.noted,
+            props.verify || props.exact.is_some(),
+            n_threads,
+        ));
         let (send_done, done) = channel();
         let work = Work::start(Arc::clone(&translator), send_done);
         let (send_joined, joined) = channel();
@@ -192,7 +196,7 @@ impl<'a> Session<'a> {
             write_error: None,
             latest: None,
             delivery_seconds: 0.0,
-            exact: exact::Totals::default(),
+            exact: exact::Totals { values: events::Totals::new(&props.compressor), ..exact::Totals::default() },
             value_stream: None,
         }
     }

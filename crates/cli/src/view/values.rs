@@ -1,8 +1,8 @@
-//! `strobe values`: loads that mostly load the same.
+//! `strobe values`: loads that mostly load the same, and calls that mostly go to the same place.
 
 use std::io::{self, Write};
 
-use profile::model::FunctionId;
+use profile::model::{FunctionId, ValueKind};
 use profile::query::{self, ValueSite};
 use serde::Serialize;
 
@@ -16,12 +16,15 @@ const N_SHOWN: usize = 3;
 
 #[derive(Debug, Serialize)]
 pub struct ValuesView {
-    pub n_loads: usize,
-    pub loads: Vec<LoadLine>,
+    /// Instructions with values, those that are not shown included.
+    pub n_sites: usize,
+    pub sites: Vec<SiteLine>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct LoadLine {
+pub struct SiteLine {
+    /// What the values are.
+    pub kind: String,
     pub module: String,
     pub function: Option<FunctionLabel>,
     pub spot: Spot,
@@ -38,27 +41,45 @@ pub struct LoadLine {
 #[derive(Debug, Serialize)]
 pub struct ValueShare {
     pub value: u64,
+    /// The place in a program that the value is.
+    pub place: Option<ValuePlace>,
     pub count: Figure,
     pub share: f64,
 }
 
-pub fn view(subject: &mut Subject, function: Option<FunctionId>, n: usize) -> ValuesView {
-    let mut sites = query::value_sites(&subject.profile, function);
-    let n_loads = sites.len();
-    sites.truncate(n);
-    let places: Vec<_> = sites.iter().map(|site| (site.module, site.address)).collect();
-    subject.resolve(sites.iter().filter_map(|site| site.function), places);
-    let loads = sites.iter().map(|site| line(subject, site)).collect();
-    ValuesView { n_loads, loads }
+#[derive(Debug, Serialize)]
+pub struct ValuePlace {
+    pub module: String,
+    pub function: Option<FunctionLabel>,
+    pub spot: Spot,
 }
 
-fn line(subject: &Subject, site: &ValueSite) -> LoadLine {
-    let values = site.values.iter().map(|&(value, count)| ValueShare {
-        value,
-        count: count.into(),
-        share: count.value / site.count.value,
+pub fn view(subject: &mut Subject, function: Option<FunctionId>, n: usize) -> ValuesView {
+    let mut sites = query::value_sites(&subject.profile, function);
+    let n_sites = sites.len();
+    sites.truncate(n);
+    let values = || sites.iter().flat_map(|site| &site.values);
+    let targets: Vec<_> = values().filter_map(|seen| Some((seen.module?, seen.value))).collect();
+    let places: Vec<_> = sites.iter().map(|site| (site.module, site.address)).chain(targets).collect();
+    let functions = sites.iter().filter_map(|site| site.function).chain(values().filter_map(|seen| seen.function));
+    subject.resolve(functions, places);
+    let sites = sites.iter().map(|site| line(subject, site)).collect();
+    ValuesView { n_sites, sites }
+}
+
+fn line(subject: &Subject, site: &ValueSite) -> SiteLine {
+    let values = site.values.iter().map(|seen| ValueShare {
+        value: seen.value,
+        place: seen.module.map(|module| ValuePlace {
+            module: subject.module_path(module).to_owned(),
+            function: seen.function.map(|id| subject.label(id)),
+            spot: subject.spot((module, seen.value)),
+        }),
+        count: seen.count.into(),
+        share: seen.count.value / site.count.value,
     });
-    LoadLine {
+    SiteLine {
+        kind: kind_name(site.kind),
         module: subject.module_path(site.module).to_owned(),
         function: site.function.map(|id| subject.label(id)),
         spot: subject.spot((site.module, site.address)),
@@ -74,19 +95,20 @@ impl View for ValuesView {
     const KIND: &'static str = "values";
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.loads.is_empty() {
+        if self.sites.is_empty() {
             return writeln!(out, "no values in this profile; record with `strobe record --exact=blocks --values`");
         }
-        title(out, "Loads that mostly load the same", self.loads.len(), self.n_loads)?;
+        title(out, "Instructions with mostly the same value", self.sites.len(), self.n_sites)?;
         writeln!(out, "SAME is the share of the most frequent value, with its 95 % interval")?;
-        let mut table = Table::new(&["SAME", "INTERVAL", "LOADS", "LOAD", "VALUES"]);
-        for line in &self.loads {
+        let mut table = Table::new(&["SAME", "INTERVAL", "COUNT", "KIND", "INSTRUCTION", "VALUES"]);
+        for line in &self.sites {
             let place = line.function.as_ref().map_or_else(String::new, |function| format!("  {}", function.text()));
             let values: Vec<String> = line.values.iter().take(N_SHOWN).map(ValueShare::text).collect();
             let cells = [
                 bare_percent(line.invariance),
                 format!("{}-{}", bare_percent(line.low), bare_percent(line.high)),
                 line.count.count(),
+                line.kind.clone(),
                 format!("{}{place}", line.spot.text()),
                 values.join(", "),
             ];
@@ -96,10 +118,25 @@ impl View for ValuesView {
     }
 }
 
+fn kind_name(kind: ValueKind) -> String {
+    match kind {
+        ValueKind::Load => "load".to_owned(),
+        ValueKind::Address => "address".to_owned(),
+        ValueKind::CallTarget => "call".to_owned(),
+        ValueKind::JumpTarget => "jump".to_owned(),
+        ValueKind::MethodTable => "type".to_owned(),
+        ValueKind::Argument(index) => format!("argument {}", index + 1),
+    }
+}
+
 impl ValueShare {
-    /// Small numbers as they are, others, which are addresses and bit patterns, in hexadecimal.
+    /// The name of a place; small numbers as they are, others, which are addresses and bit patterns, in hexadecimal.
     fn text(&self) -> String {
         const SMALL: u64 = 10_000;
+        if let Some(ValuePlace { function, spot, .. }) = &self.place {
+            let place = function.as_ref().map_or_else(|| spot.text(), |function| function.text());
+            return format!("{place} {}", bare_percent(self.share));
+        }
         let value = match self.value {
             value if value < SMALL => value.to_string(),
             value if value.wrapping_neg() < SMALL => format!("-{}", value.wrapping_neg()),

@@ -73,6 +73,7 @@ impl Walker<'_, '_> {
         let mut insn = Instruction::default();
         let mut end = leader.body;
         let needs = self.needs_behind_each(function, id);
+        self.block_end = block.range.end;
         for number in 1..=block.n_insns {
             decoder.decode_out(&mut insn);
             let original = self.module.original(Svma(insn.ip()));
@@ -112,7 +113,7 @@ impl Walker<'_, '_> {
             self.visit(copy, insn.len());
             let end = copy + insn.len() as u32;
             self.event = self.event_behind(site);
-            if let Some(next) = next.filter(|_| self.event.is_some()) {
+            if let Some(next) = next.filter(|_| !self.index.copy.events.is_empty()) {
                 let behind = self.module.original(Svma(insn.next_ip()));
                 let goal = Goal::Twin(next, behind);
                 let task = Task { pending: Pending::Nothing, goal, duty: Duty::NOTHING };

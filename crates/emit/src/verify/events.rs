@@ -1,59 +1,126 @@
-//! Whether a copy notes what instructions load, and nothing else.
+//! Whether a copy notes what it must, and nothing else.
 //!
-//! Behind a load the walk to the next twin must have appended one event: the program's value of the register that was loaded, under the site of the
-//! load; and must have looked whether the buffer is full after that. A full buffer leads to the gate with the place to come back to in `twin`: the walk
-//! goes on there. Any other walk must append nothing.
+//! Behind a load the walk to the next twin must have appended an event: the program's value of the register that was loaded, under the site of the
+//! load. Where the walk ends at an instruction, it must then have appended what is to be noted before that ([`expected`]). After each event it must have looked
+//! whether the buffer is full. A full buffer leads to the gate with the place to come back to in `twin`: the walk goes on there.
+
+mod expected;
 
 use flow::FunctionFlow;
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
-use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
-use wire::events::{EVENT_WORDS, EVENTS_END, SITE};
+use iced_x86::{Code, Instruction, OpKind, Register};
+use image::Svma;
+use wire::events::{EVENT_WORDS, EVENTS_END, SITE, TAG};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
 use super::block::Site;
 use super::exact::Known;
-use super::index::offset_of;
-use super::state::{Flags, Needs, RCX, State, Value};
+use super::index::{loaded, offset_of};
+use super::state::{Flags, Needs, Point, RAX, RCX, State, Value};
 use super::step::Step;
-use super::walk::Walker;
+use super::transfer::Pending;
+use super::walk::{Landing, Place, Walker};
+use crate::chunk::Original;
+pub(super) use expected::Expected;
 
-/// An event on its way into the buffer.
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The program's register.
+    Register(usize),
+    /// What is in memory.
+    Loaded(Operand),
+    /// The address of that.
+    Address(Operand),
+}
+
+/// A memory operand without a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Operand {
+    base: Register,
+    index: Register,
+    scale: u32,
+    /// The address, if the base is the instruction pointer.
+    displacement: u64,
+}
+
+impl Operand {
+    fn of(insn: &Instruction) -> Option<Operand> {
+        let is_plain = |register: Register| register == Register::None || register.is_gpr64();
+        let (base, index) = (insn.memory_base(), insn.memory_index());
+        let has_segment = matches!(insn.memory_segment(), Register::FS | Register::GS);
+        let is_known = (is_plain(base) || base == Register::RIP) && is_plain(index) && !has_segment;
+        is_known.then_some(Operand {
+            base,
+            index,
+            // Without an index, an encoding may still have one.
+            scale: if index == Register::None { 1 } else { insn.memory_index_scale() },
+            displacement: insn.memory_displacement64(),
+        })
+    }
+
+    fn registers(self) -> impl Iterator<Item = usize> {
+        [self.base, self.index].into_iter().filter(|register| register.is_gpr64()).map(Register::number)
+    }
+}
+
+/// The most events of one walk: all arguments, a load, and three kinds before an instruction.
+const MAX_EVENTS: usize = 10;
+
+/// Events on their way into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Appended {
-    /// The register whose value it has.
-    value: Option<usize>,
+    /// Those that are there.
+    done: [Option<Expected>; MAX_EVENTS],
+    /// The last one, in parts.
+    value: Option<Origin>,
     site: Option<u32>,
+    tag: Option<u32>,
     /// The next event goes behind it.
     is_in: bool,
     /// It has been looked whether the buffer is full.
     has_looked: bool,
+    /// Memory has been read, or an address made, and not yet appended.
+    is_made: bool,
 }
 
 impl Appended {
-    /// What has been appended must be this: the value of a register under a site.
-    pub fn is(&self, expected: Option<(usize, u32)>) -> bool {
-        let all = Appended {
-            value: expected.map(|(register, _)| register),
-            site: expected.map(|(_, site)| site),
-            is_in: expected.is_some(),
-            has_looked: expected.is_some(),
-        };
-        *self == all
+    /// The last one is complete: room for another.
+    fn turn(&mut self) -> Option<()> {
+        let last = Expected { origin: self.value?, site: self.site?, tag: self.tag.unwrap_or(0) };
+        (self.is_in && self.has_looked && !self.is_made).then_some(())?;
+        let free = self.done.iter_mut().find(|event| event.is_none())?;
+        *free = Some(last);
+        *self = Appended { done: self.done, ..Appended::default() };
+        Some(())
+    }
+
+    /// What has been appended must be this.
+    fn is(mut self, expected: impl Iterator<Item = Expected>) -> bool {
+        let is_begun = Appended { done: self.done, ..Appended::default() } != self;
+        if is_begun && self.turn().is_none() {
+            return false;
+        }
+        self.done.into_iter().flatten().eq(expected)
     }
 }
 
 impl Walker<'_, '_> {
-    /// What must be noted behind an instruction that the copy has taken over.
-    pub fn event_behind(&self, site: Site<'_>) -> Option<(usize, u32)> {
-        let register = register_to_note(site.insn).filter(|_| self.index.copy.events.loads)?;
-        Some((register, self.record(site.original)))
+    /// Checks what has been appended where a walk ends, at `landing` if it has arrived.
+    pub fn check_event(&self, at: u32, state: &State, landing: Option<&Landing>) -> Result<(), super::Fault> {
+        if self.index.copy.events.is_empty() {
+            return Ok(());
+        }
+        let before = landing.map(|landing| self.expected_before(landing));
+        let expected = self.event.into_iter().chain(before.into_iter().flatten());
+        if state.event.is(expected) { Ok(()) } else { Err(super::Fault::Event { at }) }
     }
 
     /// What is needed behind each instruction of a block; nothing if no event depends on it.
     pub fn needs_behind_each(&self, function: &FunctionFlow, block: BlockId) -> Vec<Needs> {
-        if !self.index.copy.events.loads {
+        if self.index.copy.events.is_empty() {
             return Vec::new();
         }
         let unseen = if self.module.passes_flags_unseen { LiveSet::ALL_FLAGS } else { LiveSet::NONE };
@@ -63,19 +130,8 @@ impl Walker<'_, '_> {
     }
 }
 
-/// The register whose value must be noted behind an instruction: one of at least 32 bits that a move fills from memory.
-fn register_to_note(insn: &Instruction) -> Option<usize> {
-    let is_move = matches!(insn.mnemonic(), Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd);
-    let to = insn.op0_register();
-    let is_load = is_move && insn.op0_kind() == OpKind::Register && insn.op1_kind() == OpKind::Memory;
-    let is_short_form = matches!(insn.code(), Code::Mov_EAX_moffs32 | Code::Mov_RAX_moffs64);
-    // `movsxd` without a 64-bit operand is a strange way to write `mov`.
-    let is_odd = insn.mnemonic() == Mnemonic::Movsxd && insn.code() != Code::Movsxd_r64_rm32;
-    (is_load && !is_short_form && !is_odd && (to.is_gpr32() || to.is_gpr64())).then(|| to.full_register().number())
-}
-
 /// Executes an instruction that has to do with events; `None` if it has no meaning here.
-pub(super) fn step(state: &mut State, insn: &Instruction) -> Option<Step> {
+pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
     if insn.segment_prefix() == Register::GS {
         return field(state, insn);
     }
@@ -92,13 +148,39 @@ pub(super) fn step(state: &mut State, insn: &Instruction) -> Option<Step> {
             go_up(state, register(0)?)?;
         }
         Code::Mov_rm64_r64 if state.registers[register(1)?] == Value::Program => {
-            state.registers[register(0)?] = Value::Moved(register(1)?);
+            state.registers[register(0)?] = Value::Noted(Origin::Register(register(1)?));
         }
+        Code::Mov_r64_rm64 | Code::Lea_r64_m if may_make(state, pending, insn) => make(state, insn)?,
         Code::Je_rel32_64 if state.flags == Flags::EventsLeft => return look(state, insn),
         Code::Jrcxz_rel8_64 if state.registers[RCX] == Value::NextEventPlace => return look(state, insn),
         _ => return None,
     }
     Some(Step::Next)
+}
+
+/// Whether a probe is about to make what it appends, in `rax`: it has saved what it needs and done nothing else.
+fn may_make(state: &State, pending: &Pending, insn: &Instruction) -> bool {
+    let is_arrived = match *pending {
+        Pending::Nothing => true,
+        Pending::PushNext { next } | Pending::SystemCall { next, .. } => state.point == Point::At(next),
+        _ => false,
+    };
+    let is_saved = [(RAX, state.fields.saved_rax), (RCX, state.fields.saved_rcx)].into_iter().all(|(number, saved)| {
+        let value = state.registers[number];
+        state.is_right(number, value) && saved == value
+    });
+    let is_operand = insn.op0_register() == Register::RAX && insn.op1_kind() == OpKind::Memory;
+    is_arrived && is_saved && is_operand && state.why.is_none() && !state.event.is_made
+}
+
+/// Makes what is appended: reads memory, or finds an address.
+fn make(state: &mut State, insn: &Instruction) -> Option<()> {
+    let operand = Operand::of(insn)?;
+    operand.registers().all(|number| state.registers[number] == Value::Program).then_some(())?;
+    let origin = if insn.code() == Code::Lea_r64_m { Origin::Address(operand) } else { Origin::Loaded(operand) };
+    state.registers[RAX] = Value::Noted(origin);
+    state.event.is_made = true;
+    Some(())
 }
 
 /// The place goes up, behind an event that is complete.
@@ -129,21 +211,35 @@ fn field(state: &mut State, insn: &Instruction) -> Option<Step> {
         is_place.then_some(())?;
         match (insn.code(), at) {
             (Code::Mov_rm64_r64, EVENTS_END) if state.event.value.is_none() => {
-                state.event.value = Some(match state.registers[register(1)?] {
-                    Value::Program => register(1)?,
-                    Value::Moved(from) => from,
+                let origin = match state.registers[register(1)?] {
+                    Value::Program => Origin::Register(register(1)?),
+                    Value::Noted(origin) => origin,
                     _ => return None,
-                });
+                };
+                let is_made = !matches!(origin, Origin::Register(_));
+                (is_made == state.event.is_made).then(|| state.event.is_made = false)?;
+                state.event.value = Some(origin);
             }
             (Code::Mov_rm32_imm32, SITE_FIELD) if state.event.site.is_none() => {
                 state.event.site = Some(insn.immediate32());
+            }
+            (Code::Mov_rm32_imm32, TAG_FIELD) if state.event.tag.is_none() => {
+                state.event.tag = Some(insn.immediate32()).filter(|&tag| tag != 0);
             }
             _ => return None,
         }
         return Some(Step::Next);
     }
     match (insn.code(), at) {
-        (Code::Mov_r64_rm64, offset::NEXT_EVENT) => state.registers[register(0)?] = Value::EventPlace,
+        (Code::Mov_r64_rm64, offset::NEXT_EVENT) => {
+            if state.event.is_in {
+                // What the next one has made stays.
+                let is_made = std::mem::take(&mut state.event.is_made);
+                state.event.turn()?;
+                state.event.is_made = is_made;
+            }
+            state.registers[register(0)?] = Value::EventPlace;
+        }
         (Code::Mov_rm64_r64, offset::NEXT_EVENT) => {
             let is_next = state.registers[register(1)?] == Value::NextEventPlace && !state.event.is_in;
             is_next.then(|| state.event.is_in = true)?;
@@ -154,8 +250,9 @@ fn field(state: &mut State, insn: &Instruction) -> Option<Step> {
     Some(Step::Next)
 }
 
-/// Offset of the site of the event in hand.
+/// Offsets of site and tag of the event in hand.
 const SITE_FIELD: u32 = EVENTS_END + SITE;
+const TAG_FIELD: u32 = EVENTS_END + TAG;
 
 /// The gate empties the buffer and goes on at the address in `twin`, with everything as it was.
 fn come_back(state: &mut State) -> Option<Step> {

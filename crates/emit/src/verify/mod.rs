@@ -13,7 +13,7 @@
 //! * **Checks**: in every function the graph must have no cycle without a check, and entries must have one ([`cycles`]).
 //! * **Completeness**: every instruction has one twin, every byte of code is reached by one of the walks, is padding, or a literal.
 //!
-//! * **Events** ([`events`]): behind loads, and nowhere else, what was loaded is appended to the buffer.
+//! * **Events** ([`events`]): behind loads, and before other instructions, what is to be noted is appended to the buffer, and nothing else.
 //!
 //! Copies that are never left need no checks; what they must do instead is in [`exact`].
 

@@ -4,7 +4,7 @@ use flow::liveness::LiveSet;
 use wire::sample::EndReason;
 use wire::thread::offset;
 
-use super::events::Appended;
+use super::events::{Appended, Origin};
 use super::exact::{Known, Outcome, Progress};
 use crate::chunk::Original;
 
@@ -53,8 +53,8 @@ pub(super) enum Value {
     /// Where the next event goes, and where the one after that goes.
     EventPlace,
     NextEventPlace,
-    /// What the program has in this register.
-    Moved(usize),
+    /// What is to be appended to the buffer of events.
+    Noted(Origin),
     /// What only copies have that are never left.
     Exact(Known),
 }

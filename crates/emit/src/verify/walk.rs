@@ -4,11 +4,13 @@ use flow::FunctionFlow;
 use flow::callgraph::FunctionId;
 use flow::cfg::EntryKind;
 use iced_x86::{Code, Register};
+use image::Svma;
 use rustc_hash::FxHashSet;
 use wire::recovery::kind;
 use wire::sample::RECORD_ADDRESS_BITS;
 
 use super::cycles::Ways;
+use super::events::Expected;
 use super::exact::{Cells, Duties, Duty};
 use super::index::{Index, offset_of};
 use super::state::{Point, State};
@@ -45,8 +47,10 @@ pub(super) struct Walker<'a, 'data> {
     /// The row that the last jump through a table has left.
     pub row: Option<u32>,
     pub n_landings: usize,
-    /// What the present walk must append to the buffer of events: the value of a register, under a site.
-    pub event: Option<(usize, u32)>,
+    /// What the present walk must append to the buffer of events for the instruction that it starts behind.
+    pub event: Option<Expected>,
+    /// Where the block in hand ends.
+    pub block_end: Svma,
 }
 
 /// What a walk is about.
@@ -76,8 +80,20 @@ pub(super) enum Goal {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Landing {
     pub block: Original,
+    pub place: Place,
     pub is_checked: bool,
     pub looked_at_limit: bool,
+}
+
+/// Where in a block a walk has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Before the probe at its start.
+    Before,
+    /// At its first instruction.
+    First,
+    /// At another one, in the block in hand.
+    Within,
 }
 
 impl<'a, 'data> Walker<'a, 'data> {
@@ -99,6 +115,7 @@ impl<'a, 'data> Walker<'a, 'data> {
             row: None,
             n_landings: 0,
             event: None,
+            block_end: Svma(0),
         }
     }
 
@@ -187,7 +204,7 @@ impl<'a, 'data> Walker<'a, 'data> {
                     return Err(Fault::Clobbered { at });
                 }
                 self.check_writes(at, &state, &task.duty)?;
-                self.check_event(at, &state)?;
+                self.check_event(at, &state, Some(&here))?;
                 landing = Some(here);
                 continue;
             }
@@ -220,7 +237,7 @@ impl<'a, 'data> Walker<'a, 'data> {
                     go(target, *taken);
                 }
                 Step::Gone if self.stays() => {
-                    self.check_event(at, &state)?;
+                    self.check_event(at, &state, None)?;
                     self.check_gone(at, &state, task, before)?;
                 }
                 Step::Gone => check_departure(at, &state, &task.pending)?,
@@ -232,10 +249,15 @@ impl<'a, 'data> Walker<'a, 'data> {
     fn landing(&self, at: u32, state: &State, task: &Task) -> Result<Option<Landing>, Fault> {
         let (goal, duty) = (task.goal, &task.duty);
         let Point::At(block) = state.point else { return Ok(None) };
-        let here = Some(Landing { block, is_checked: state.n_checks > 0, looked_at_limit: state.looked_at_limit });
+        let here = Landing {
+            block,
+            place: if matches!(goal, Goal::Twin(..)) { Place::Within } else { Place::First },
+            is_checked: state.n_checks > 0,
+            looked_at_limit: state.looked_at_limit,
+        };
         if let Goal::Twin(twin, original) = goal {
             let is_there = twin == at && original == block && duty.is_behind(&state.exact);
-            return Ok(here.filter(|_| is_there));
+            return Ok(Some(here).filter(|_| is_there));
         }
         let Some(leader) = self.index.leader(block).filter(|_| goal != Goal::Nothing) else { return Ok(None) };
         let record = match self.module.options.probe {
@@ -245,17 +267,13 @@ impl<'a, 'data> Walker<'a, 'data> {
         let is_untouched = state.recorded.is_none() && state.written.is_none() && state.n_checks == 0;
         let is_before = goal != Goal::Body && leader.record == at && is_untouched;
         if is_before && duty.before == Some(state.exact.done) {
-            return Ok(here);
+            return Ok(Some(Landing { place: Place::Before, ..here }));
         }
         let is_behind = leader.body == at && state.recorded == record;
         if is_behind && !duty.is_behind(&state.exact) {
             return Err(Fault::Counted { at });
         }
-        Ok(here.filter(|_| is_behind))
-    }
-
-    fn check_event(&self, at: u32, state: &State) -> Result<(), Fault> {
-        if state.event.is(self.event) { Ok(()) } else { Err(Fault::Event { at }) }
+        Ok(Some(here).filter(|_| is_behind))
     }
 
     /// The record of a block, or the site of an instruction.

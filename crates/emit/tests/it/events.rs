@@ -1,45 +1,100 @@
-//! Copies that note what instructions load.
+//! Copies that note what instructions load, and other values.
 
-use emit::{Counting, Events, Probe};
+use emit::{Counting, Events, ModuleCopy, Probe, SkipReason};
 use wire::sample::EndReason;
 
-use crate::fixture::{assemble, check_with, parse};
+use crate::fixture::{assemble, check_with, parse, translate_with};
 use crate::mutation::{every_bit_of_code_matters, every_fix_up_of_a_copy_matters, every_run_of_a_copy_matters};
 use crate::shapes::{COUNTED, SHAPES};
 
 const LOADS: &str = include_str!("../loads.S");
-const EVENTS: Events = Events { loads: true };
+const NOTED: &str = include_str!("../noted.S");
 const COUNTINGS: [Counting; 4] = [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::ContextPaths];
 
 #[test]
 fn all_shapes_verify() {
-    let file = assemble(&[SHAPES, COUNTED, LOADS].concat());
+    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED].concat());
     for counting in COUNTINGS {
-        let copy = check_with(&parse(&file), "shapes", Probe::Exact(counting), EVENTS);
-        let statistics = copy.statistics();
-        assert_eq!(statistics.leaving_for(EndReason::EventsFull), statistics.events);
-        assert!(statistics.probes_dead_register > 0 && statistics.probes_spilled > 0, "{statistics:?}");
+        for events in [Events::LOADS, Events::ALL] {
+            let copy = check_with(&parse(&file), "shapes", Probe::Exact(counting), events);
+            let statistics = copy.statistics();
+            assert_eq!(statistics.leaving_for(EndReason::EventsFull), statistics.events);
+            assert!(statistics.probes_dead_register > 0 && statistics.probes_spilled > 0, "{statistics:?}");
+        }
     }
 }
 
 #[test]
 fn every_move_to_a_whole_register_is_noted_and_other_loads_are_counted() {
     let file = assemble(&format!(".globl _start\n_start: call flags_dead\ncall ends_block\ncall not_noted\n{LOADS}"));
-    let copy = check_with(&parse(&file), "loads", Probe::Exact(Counting::Nothing), EVENTS);
+    let copy = check_with(&parse(&file), "loads", Probe::Exact(Counting::Nothing), Events::LOADS);
     assert_eq!((copy.statistics().events, copy.statistics().loads_not_noted), (13, 4));
-    let without = check_with(&parse(&file), "loads", Probe::Exact(Counting::Nothing), Events::default());
+    let without = check_with(&parse(&file), "loads", Probe::Exact(Counting::Nothing), Events::NONE);
     assert_eq!((without.statistics().events, without.statistics().loads_not_noted), (0, 0));
+}
+
+/// A program that calls one of the functions of `noted.S`.
+fn calling(function: &str) -> String {
+    format!(".globl _start\n_start: call {function}\n{NOTED}")
+}
+
+#[test]
+fn what_goes_before_an_instruction_is_noted() {
+    let file = assemble(&format!(
+        ".globl _start\n_start: call takes_arguments\ncall goes_round\ncall calls\ncall jumps\ncall addresses\n{NOTED}"
+    ));
+    let n_events = |events: Events| -> u64 {
+        let copy: ModuleCopy = check_with(&parse(&file), "noted", Probe::Exact(Counting::Nothing), events);
+        copy.statistics().events
+    };
+    assert_eq!(n_events(Events::CALL_TARGETS), 6);
+    assert_eq!(n_events(Events::JUMP_TARGETS), 2);
+    assert_eq!(n_events(Events::METHOD_TABLES), 1);
+    // Those of `addresses`, the two loads of `calls`, and the tables of jumps.
+    assert_eq!(n_events(Events::ADDRESSES), 10 + 2 + 3);
+    let sum: u64 = [
+        Events::LOADS,
+        Events::CALL_TARGETS,
+        Events::JUMP_TARGETS,
+        Events::METHOD_TABLES,
+        Events::ADDRESSES,
+        Events::ARGUMENTS,
+    ]
+    .into_iter()
+    .map(n_events)
+    .sum();
+    assert_eq!(n_events(Events::ALL), sum);
+}
+
+#[test]
+fn arguments_are_what_a_function_reads_first() {
+    let source = calling("takes_arguments");
+    let file = assemble(&source[..source.find(".type calls").expect("it is there")]);
+    let copy = check_with(&parse(&file), "arguments", Probe::Exact(Counting::Nothing), Events::ARGUMENTS);
+    assert_eq!(copy.statistics().events, 3);
+}
+
+#[test]
+fn bursts_have_no_events() {
+    let file = assemble(&calling("calls"));
+    let (_, copy) = translate_with(&parse(&file), Probe::Trace, Events::LOADS);
+    assert_eq!(copy.statistics().functions, 0);
+    assert!(copy.statistics().skipped.iter().all(|skipped| skipped.reason == SkipReason::EventsInBursts));
 }
 
 #[test]
 fn every_bit_matters() {
     let source = format!(".globl _start\n_start: call flags_dead\ncall ends_block\n{LOADS}");
-    every_bit_of_code_matters(&source, Probe::Exact(Counting::Blocks), EVENTS);
+    every_bit_of_code_matters(&source, Probe::Exact(Counting::Blocks), Events::LOADS);
+    every_bit_of_code_matters(&calling("takes_arguments"), Probe::Exact(Counting::Nothing), Events::ALL);
 }
 
 #[test]
 fn every_fix_up_and_every_run_matters() {
-    let file = assemble(&format!(".globl _start\n_start: call flags_dead\ncall ends_block\n{LOADS}"));
-    every_fix_up_of_a_copy_matters(&file, Probe::Exact(Counting::Nothing), EVENTS);
-    every_run_of_a_copy_matters(&file, Probe::Exact(Counting::Blocks), EVENTS);
+    let loads = format!(".globl _start\n_start: call flags_dead\ncall ends_block\n{LOADS}");
+    for (source, events) in [(loads, Events::LOADS), (calling("calls"), Events::ALL)] {
+        let file = assemble(&source);
+        every_fix_up_of_a_copy_matters(&file, Probe::Exact(Counting::Nothing), events);
+        every_run_of_a_copy_matters(&file, Probe::Exact(Counting::Blocks), events);
+    }
 }

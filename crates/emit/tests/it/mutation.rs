@@ -38,7 +38,7 @@ struct Layout {
     cell_uses_end: usize,
 }
 
-const NO_EVENTS: Events = Events { loads: false };
+const NO_EVENTS: Events = Events::NONE;
 const HEADER_WORDS: usize = 17;
 const COUNTERS: usize = 11 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
@@ -92,7 +92,7 @@ impl<'data> Subject<'data> {
 
     /// Where to start, in bytes of code. What all functions share has nothing to do with events, and need not be in use.
     fn first_byte(&self, events: Events) -> usize {
-        let first = self.copy().entries().map(|entry| entry.copy as usize).min().filter(|_| events.loads);
+        let first = self.copy().entries().map(|entry| entry.copy as usize).min().filter(|_| !events.is_empty());
         first.unwrap_or(0)
     }
 

@@ -25,7 +25,7 @@ fn verify_with(path: &str, min_functions: u64, probes: &[Probe]) {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let image = Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
     let flow = flow::analyze(&image, &Sequential);
-    let noting = probes.iter().filter(|probe| probe.stays()).map(|&probe| (probe, Events { loads: true })).take(1);
+    let noting = probes.iter().filter(|probe| probe.stays()).map(|&probe| (probe, Events::ALL)).take(1);
     for (probe, events) in probes.iter().map(|&probe| (probe, Events::default())).chain(noting) {
         let copy = emit::translate(&image, &flow, Options { cluster: 1, probe, events }, &Sequential);
         emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{path}, {probe:?}: {fault}"));

@@ -8,8 +8,8 @@
 //! Recording ends, and the program with it, when there are enough events.
 
 use std::io::BufReader;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
@@ -32,19 +32,12 @@ pub struct Wanted {
 }
 
 /// Runs `program`, a piece of shell that starts one, in `dir`, and records its events.
-pub fn record(name: &str, program: &str, dir: &std::path::Path, wanted: Wanted) -> anyhow::Result<Stream> {
+pub fn record(name: &str, program: &str, dir: &Path, wanted: Wanted) -> anyhow::Result<Stream> {
     // Lackey's output goes where the standard error was, and the program's goes nowhere.
     let script = format!("exec 9>&2 2>/dev/null; exec valgrind --tool=lackey --trace-mem=yes --log-fd=9 {program}");
-    let mut child = Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start sh")?;
-    let lines = child.stderr.take().context("no output to read")?;
+    let (mut child, lines) = start(&script, dir)?;
     let mut recorder = Recorder::new(Code::of(&child), wanted);
-    let outcome = recorder.read(BufReader::with_capacity(1 << 16, lines));
+    let outcome = recorder.read(lines);
     // Either it has ended, or it has served its purpose.
     let _ = child.kill();
     child.wait()?;
@@ -61,6 +54,19 @@ pub fn record(name: &str, program: &str, dir: &std::path::Path, wanted: Wanted) 
         instructions: Some(recorder.n_instructions.max(1)),
         events: recorder.events,
     })
+}
+
+/// Runs a piece of shell that writes events where its standard error is. Returns where to read them.
+pub(super) fn start(script: &str, dir: &Path) -> anyhow::Result<(Child, BufReader<ChildStderr>)> {
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start sh")?;
+    let events = child.stderr.take().context("no output to read")?;
+    Ok((child, BufReader::with_capacity(1 << 18, events)))
 }
 
 struct Recorder {

@@ -8,7 +8,9 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{BlockId, ContextId, EdgeId, EdgeKind, FunctionId, LoopId, Module, ModuleId, PathId, Profile};
+use crate::model::{
+    BlockId, ContextId, EdgeId, EdgeKind, FunctionId, LoopId, Module, ModuleId, PathId, Profile, ValueKey,
+};
 
 /// Common handles of all profiles that it has seen.
 #[derive(Debug, Default)]
@@ -25,7 +27,7 @@ pub(crate) struct Keys {
     loops: Interner<(FunctionId, BlockId)>,
     histories: Interner<(BlockId, u8)>,
     system_calls: Interner<(ContextId, Option<ModuleId>, u64)>,
-    values: Interner<(ModuleId, u64, Option<u64>)>,
+    values: Interner<ValueKey>,
     threads: Interner<(u32, u32, String)>,
 }
 
@@ -155,8 +157,11 @@ impl Keys {
     }
 
     fn values(&mut self, profile: &Profile, modules: &[ModuleId]) -> Vec<usize> {
-        let rows = profile.values.iter();
-        rows.map(|row| self.values.index((modules[row.module.index()], row.address, row.value))).collect()
+        let rows = profile.values.iter().map(|row| {
+            let value_module = row.value_module.map(|id| modules[id.index()]);
+            self.values.index((modules[row.module.index()], row.address, row.kind, row.value, value_module))
+        });
+        rows.collect()
     }
 
     fn threads(&mut self, profile: &Profile) -> Vec<usize> {

@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::mem;
 
 use crate::model::{
-    Block, BlockId, BranchHistory, Call, Context, ContextPath, Edge, Function, LoadedValue, Loop, LoopId, Module, Path,
+    Block, BlockId, BranchHistory, Call, Context, ContextPath, Edge, Function, Loop, LoopId, Module, NotedValue, Path,
     Profile, Recursion, SystemCall, Thread,
 };
 use keys::{Handles, Keys};
@@ -151,7 +151,11 @@ impl Merger {
             mine.kernel_ns += theirs.kernel_ns;
         });
         let values = handles.values.iter().copied().zip(&other.values);
-        let translate = |row: &LoadedValue| LoadedValue { module: handles.modules[row.module.index()], ..row.clone() };
+        let translate = |row: &NotedValue| NotedValue {
+            module: handles.modules[row.module.index()],
+            value_module: row.value_module.map(|id| handles.modules[id.index()]),
+            ..row.clone()
+        };
         absorb(&mut self.merged.values, values, translate, |mine, theirs| mine.count += theirs.count);
         let threads = handles.threads.iter().copied().zip(&other.threads);
         absorb(&mut self.merged.threads, threads, Thread::clone, |mine, theirs| {

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::model::{BlockId, ContextId, FunctionId, LoopId, ModuleId, PathId, Profile};
+use crate::model::{BlockId, ContextId, FunctionId, LoopId, ModuleId, NotedValue, PathId, Profile};
 
 impl Profile {
     /// The same profile with its rows in canonical order.
@@ -30,7 +30,7 @@ impl Profile {
         self.context_paths.sort_by_key(|row| (row.context, row.path));
         self.histories.sort_by_key(|row| (row.block, row.history));
         self.system_calls.sort_by_key(|row| (row.context, row.module, row.address));
-        self.values.sort_by_key(|row| (row.module, row.address, row.value));
+        self.values.sort_by_key(NotedValue::key);
         self.threads.sort_by(|a, b| (a.pid, a.tid, &a.command).cmp(&(b.pid, b.tid, &b.command)));
         self
     }
@@ -43,6 +43,7 @@ impl Profile {
         let renumber = |id: &mut ModuleId| *id = ModuleId(new[id.index()]);
         self.functions.iter_mut().for_each(|row| renumber(&mut row.module));
         self.values.iter_mut().for_each(|row| renumber(&mut row.module));
+        self.values.iter_mut().filter_map(|row| row.value_module.as_mut()).for_each(renumber);
         self.system_calls.iter_mut().filter_map(|row| row.module.as_mut()).for_each(renumber);
     }
 

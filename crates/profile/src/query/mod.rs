@@ -16,6 +16,7 @@ mod methods;
 mod paths;
 mod ratio;
 mod regions;
+mod targets;
 mod totals;
 mod tree_statistics;
 mod values;
@@ -37,7 +38,7 @@ pub use ratio::{ratio, share};
 pub use regions::{RegionRow, regions};
 pub use totals::{Totals, scale_factor, totals};
 pub use tree_statistics::{CallSites, TreeStatistics, tree_statistics};
-pub use values::{ValueSite, value_sites};
+pub use values::{SeenValue, ValueSite, value_sites};
 
 pub(crate) use branches::{Outcomes, outcomes};
 

@@ -63,6 +63,13 @@ impl Expression {
         self.stages.iter().map(Stage::n_entries).fold(0, u64::saturating_add)
     }
 
+    /// How many events a message stands for that has been picked once: the product of the rates. What has been added up by tuple counts as
+    /// several picks. `None` if a stage does not pick, but loses what is rare.
+    #[must_use]
+    pub fn events_per_pick(&self) -> Option<u64> {
+        self.stages.iter().try_fold(1u64, |product, stage| Some(product.saturating_mul(stage.events_per_pick()?)))
+    }
+
     /// The stage, if it is the only one.
     pub(crate) fn only_stage(&self) -> Option<&Stage> {
         match &*self.stages {
@@ -111,6 +118,16 @@ impl Stage {
         let sets = shape.sets()?;
         hash.check(sets)?;
         Ok(Stage::Tagged(Tagged { hash, shape, sets, thresholds }))
+    }
+
+    fn events_per_pick(&self) -> Option<u64> {
+        match self {
+            Stage::Sampler(_, rate) | Stage::CountedSampler(_, rate) => Some(rate.get().into()),
+            Stage::Split(split) => split.inner.events_per_pick(),
+            Stage::Tagged(tagged) => Some(tagged.shape.rate().get().into()),
+            Stage::Associative(_) => Some(1),
+            Stage::Counter | Stage::SpaceSaving(_) | Stage::MisraGries(_) | Stage::CountMin(_) => None,
+        }
     }
 
     fn n_entries(&self) -> u64 {

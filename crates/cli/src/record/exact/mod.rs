@@ -48,7 +48,7 @@ pub struct Totals {
     pub native_cycles: u64,
     pub entries: u64,
     pub lost_paths: u64,
-    /// What loads loaded.
+    /// What loads loaded, and where calls went.
     pub values: events::Totals,
     /// Processes that gave up waiting for copies, or whose counters could not be read.
     pub n_abandoned: u64,
@@ -149,7 +149,7 @@ impl Totals {
     pub fn outcome(&self, exact: props::Exact, ns_per_cycle: f64, names: &HashMap<ModuleId, String>) -> Outcome {
         let mut builder = ExactBuilder::new();
         let mut outcome = Outcome { profile: Profile::default(), gaps: BTreeMap::new(), problems: Vec::new() };
-        let mut values = Vec::new();
+        let mut in_profile = HashMap::new();
         let mut modules: Vec<(&ModuleId, &Counted)> = self.modules.iter().collect();
         modules.sort_by_key(|&(id, _)| *id);
         let counting = counting(exact);
@@ -161,8 +161,8 @@ impl Totals {
                 functions.insert((id, number), place);
             };
             match add_module(&mut builder, &name, counted, counting, &mut number) {
-                Ok((in_profile, added)) => {
-                    values.extend(self.values.rows(id, in_profile));
+                Ok((number, added)) => {
+                    in_profile.insert(id, number);
                     outcome.gaps.insert(name, added.gaps);
                     paths.extend(added.paths);
                 }
@@ -174,7 +174,7 @@ impl Totals {
             outcome.problems.push(format!("calling contexts: {error:#}"));
         }
         outcome.profile = builder.profile();
-        outcome.profile.values = values;
+        outcome.profile.values = self.values.rows(&in_profile);
         outcome
     }
 }

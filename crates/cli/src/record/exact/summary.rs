@@ -71,6 +71,7 @@ pub fn facts(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &En
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
         ("value_events", totals.values.counters.n_events.to_string()),
         ("value_messages", totals.values.counters.n_messages.to_string()),
+        ("value_events_unsent", totals.values.counters.residue.to_string()),
         ("value_events_told", totals.values.counters.weight.to_string()),
         ("value_waits", totals.values.counters.n_waits.to_string()),
         ("value_messages_lost", totals.values.counters.n_lost.to_string()),
@@ -126,7 +127,7 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &End
         line(
             "values",
             format!(
-                "{} loads at {} places, as {} messages{waits}{lost}",
+                "{} events at {} places, as {} messages{waits}{lost}",
                 thousands(values.n_events),
                 thousands(totals.values.n_sites() as u64),
                 thousands(values.n_messages)

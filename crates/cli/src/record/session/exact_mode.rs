@@ -49,7 +49,7 @@ impl Session<'_> {
             self.take_translation(done, Some(&mut *watched));
         }
         self.exact.take(watched);
-        if self.props.values.is_some() {
+        if !self.props.noted.is_empty() {
             self.drain_events(watched, false);
             let n_salvaged = self.drain_events(watched, true);
             self.exact.values.take(watched, n_salvaged);

@@ -101,7 +101,7 @@ impl Session<'_> {
         let mut sinks = Sinks { builder, tally, findings, recording, ns_per_cycle };
         let mut sink = |sample: attach::SampleRef<'_>| watched.take(&sample, wanted, &mut sinks);
         let drained = if is_last { process.salvage(&mut sink) } else { process.drain(&mut sink) };
-        if self.props.values.is_some() && !is_last {
+        if !self.props.noted.is_empty() && !is_last {
             self.drain_events(watched, false);
         }
         self.counters.bad_streams += drained.bad_streams;

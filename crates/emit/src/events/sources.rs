@@ -1,0 +1,118 @@
+//! What of an instruction is noted, and where it comes from.
+
+use flow::FunctionFlow;
+use flow::graph::BlockId;
+use flow::liveness::{Effect, Effects};
+use iced_x86::{Code, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
+use image::{Image, Svma};
+use wire::events::Kind;
+
+use super::Events;
+use crate::asm::Gpr;
+
+/// Where a value comes from, before the instruction that it is about, or behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    Register(Gpr),
+    /// What is in memory.
+    Loaded(Operand),
+    /// Where it is.
+    Address(Operand),
+}
+
+/// A memory operand: base, index with the binary logarithm of its scale, and displacement.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operand {
+    Registers(Option<Gpr>, Option<(Gpr, u8)>, i32),
+    /// At this address, relative to the instruction pointer.
+    At(Svma),
+}
+
+/// Registers for arguments, in order.
+const ARGUMENTS: [Gpr; wire::events::N_ARGUMENTS as usize] = [Gpr(7), Gpr(6), Gpr(2), Gpr(1), Gpr(8), Gpr(9)];
+
+impl Operand {
+    /// The memory operand of an instruction; `None` if it needs a segment or registers of another size.
+    pub fn of(insn: &Instruction) -> Option<Operand> {
+        if matches!(insn.memory_segment(), Register::FS | Register::GS) {
+            return None;
+        }
+        if insn.memory_base() == Register::RIP {
+            return Some(Operand::At(Svma(insn.memory_displacement64())));
+        }
+        let register = |register: Register| match register {
+            Register::None => Some(None),
+            _ => register.is_gpr64().then(|| Some(Gpr(register.number() as u8))),
+        };
+        let displacement = i32::try_from(insn.memory_displacement64() as i64).ok()?;
+        let scale = insn.memory_index_scale().trailing_zeros() as u8;
+        let index = register(insn.memory_index())?.map(|index| (index, scale));
+        Some(Operand::Registers(register(insn.memory_base())?, index, displacement))
+    }
+}
+
+/// What is noted before an instruction.
+pub(super) fn before(insn: &Instruction, events: Events) -> impl Iterator<Item = (Kind, Source)> {
+    let address = Some(insn).filter(|insn| events.has(Events::ADDRESSES) && has_plain_address(insn));
+    let address = address.and_then(Operand::of).map(|operand| (Kind::Address, Source::Address(operand)));
+    let table = method_table(insn).filter(|_| events.has(Events::METHOD_TABLES));
+    let table = table.map(|table| (Kind::MethodTable, Source::Register(table)));
+    let target = target(insn).filter(|&(kind, _)| match kind {
+        Kind::CallTarget => events.has(Events::CALL_TARGETS),
+        _ => events.has(Events::JUMP_TARGETS),
+    });
+    address.into_iter().chain(table).chain(target)
+}
+
+/// Whether an instruction accesses what its memory operand names, with registers as they are before it.
+fn has_plain_address(insn: &Instruction) -> bool {
+    let is_explicit = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory);
+    is_explicit && !insn.is_stack_instruction() && accesses(insn, |access| access != OpAccess::NoMemAccess)
+}
+
+/// Whether an instruction reads memory through an operand.
+pub(super) fn reads_memory(insn: &Instruction) -> bool {
+    let is_explicit = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory);
+    is_explicit && accesses(insn, |access| matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite))
+}
+
+fn accesses(insn: &Instruction, counts: fn(OpAccess) -> bool) -> bool {
+    InstructionInfoFactory::new().info(insn).used_memory().iter().any(|memory| counts(memory.access()))
+}
+
+/// Where an indirect call or jump goes. Jumps through a fixed place are how a linkage table enters another module, and go where the loader says.
+fn target(insn: &Instruction) -> Option<(Kind, Source)> {
+    let kind = match insn.code() {
+        Code::Call_rm64 => Kind::CallTarget,
+        Code::Jmp_rm64 if !insn.is_ip_rel_memory_operand() => Kind::JumpTarget,
+        _ => return None,
+    };
+    let source = match insn.op0_kind() {
+        OpKind::Register => Source::Register(Gpr(insn.op0_register().number() as u8)),
+        _ => Source::Loaded(Operand::of(insn)?),
+    };
+    Some((kind, source))
+}
+
+/// The register that points to the table from which a call takes its target, at a fixed place in it. The stack is no such table.
+fn method_table(insn: &Instruction) -> Option<Gpr> {
+    let base = insn.memory_base();
+    let is_entry = insn.code() == Code::Call_rm64 && insn.op0_kind() == OpKind::Memory;
+    let is_table = base.is_gpr64() && !matches!(base, Register::RSP | Register::RBP);
+    (is_entry && is_table && insn.memory_index() == Register::None).then(|| Gpr(base.number() as u8))
+}
+
+/// Arguments that the first block of a function reads before it overwrites them, if only calls lead there.
+pub(super) fn arguments(image: &Image<'_>, function: &FunctionFlow, block: BlockId) -> Vec<(Kind, Source)> {
+    let cfg = &function.cfg;
+    let is_entry = cfg.block(block).range.start == function.entry && cfg.graph.in_edges(block).is_empty();
+    if !is_entry {
+        return Vec::new();
+    }
+    let n_insns = cfg.block(block).n_insns - u32::from(cfg.block(block).transfer.ends_block());
+    let mut effects = Effects::default();
+    let insns = cfg.instructions(image, block).take(n_insns as usize);
+    let read = insns.fold(Effect::default(), |so_far, insn| so_far.then(effects.of(&insn))).needs;
+    let numbered = ARGUMENTS.into_iter().enumerate().filter(|(_, register)| read.has_register(register.0));
+    numbered.map(|(index, register)| (Kind::Argument(index as u8), Source::Register(register))).collect()
+}

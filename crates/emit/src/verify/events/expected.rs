@@ -1,0 +1,137 @@
+//! What must be noted, by the original instructions alone.
+
+use flow::FunctionFlow;
+use flow::graph::BlockId;
+use flow::liveness::{Effect, Effects, LiveSet};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+use wire::events::Kind;
+
+use super::{Landing, Operand, Origin, Original, Place, Site, Svma, Walker, loaded};
+use crate::Events;
+
+/// An event that must be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::verify) struct Expected {
+    pub origin: Origin,
+    pub site: u32,
+    pub tag: u32,
+}
+
+/// Registers in which functions get arguments, in order.
+const ARGUMENT_REGISTERS: [Register; 6] =
+    [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
+
+impl Walker<'_, '_> {
+    /// What must be noted behind an instruction that the copy has taken over.
+    pub fn event_behind(&self, site: Site<'_>) -> Option<Expected> {
+        let register = register_to_note(site.insn).filter(|_| self.notes(Events::LOADS))?;
+        Some(self.expected(site.original, Kind::Load, Origin::Register(register)))
+    }
+
+    /// What must be noted where a walk has arrived, in order.
+    pub fn expected_before(&self, landing: &Landing) -> Vec<Expected> {
+        let original = landing.block;
+        let at = self.module.base.offset(u64::from(original.0));
+        let (mut all, end) = match landing.place {
+            Place::Before => return Vec::new(),
+            Place::Within => (Vec::new(), self.block_end),
+            Place::First => {
+                let own = self.function.filter(|_| self.module.owned_block_at(self.id, at).is_some());
+                let Some(function) = own.or_else(|| self.module.flow.function_at(at)) else { return Vec::new() };
+                let Some(block) = function.cfg.block_at(at) else { return Vec::new() };
+                (self.expected_arguments(function, block, original), function.cfg.block(block).range.end)
+            }
+        };
+        // One that reaches beyond its block, which data may look like, is not executed by the copy.
+        let bytes = self.module.image.read(at, (end - at) as usize).unwrap_or_default();
+        let insn = Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE).decode();
+        if insn.is_invalid() {
+            return all;
+        }
+        let memory = self.memory_operand(&insn);
+        if let Some(operand) = memory.filter(|_| self.notes(Events::ADDRESSES) && names_what_it_accesses(&insn)) {
+            all.push(self.expected(original, Kind::Address, Origin::Address(operand)));
+        }
+        let is_call = insn.code() == Code::Call_rm64;
+        if let Some(Operand { base, index: Register::None, .. }) = memory
+            && is_call
+            && self.notes(Events::METHOD_TABLES)
+            && !matches!(base, Register::None | Register::RIP | Register::RSP | Register::RBP)
+        {
+            all.push(self.expected(original, Kind::MethodTable, Origin::Register(base.number())));
+        }
+        let is_jump = insn.code() == Code::Jmp_rm64 && insn.memory_base() != Register::RIP;
+        let origin = match insn.op0_kind() {
+            OpKind::Register => Some(Origin::Register(insn.op0_register().full_register().number())),
+            _ => memory.map(Origin::Loaded),
+        };
+        if let Some(origin) = origin.filter(|_| is_call && self.notes(Events::CALL_TARGETS)) {
+            all.push(self.expected(original, Kind::CallTarget, origin));
+        }
+        if let Some(origin) = origin.filter(|_| is_jump && self.notes(Events::JUMP_TARGETS)) {
+            all.push(self.expected(original, Kind::JumpTarget, origin));
+        }
+        all
+    }
+
+    fn notes(&self, events: Events) -> bool {
+        self.index.copy.events.has(events)
+    }
+
+    fn expected(&self, original: Original, kind: Kind, origin: Origin) -> Expected {
+        Expected { origin, site: self.record(original), tag: kind.tag() }
+    }
+
+    /// The memory operand of an instruction as the copy must name it.
+    fn memory_operand(&self, insn: &Instruction) -> Option<Operand> {
+        (0..insn.op_count()).find(|&op| insn.op_kind(op) == OpKind::Memory)?;
+        let operand = Operand::of(insn)?;
+        if operand.base == Register::RIP {
+            let target = Svma(operand.displacement);
+            self.module.distance(target)?;
+            return Some(Operand { displacement: loaded(self.module.base, target), ..operand });
+        }
+        // No displacement of four bytes.
+        i32::try_from(operand.displacement as i64).ok().map(|_| operand)
+    }
+
+    /// What must be noted at the start of a function: registers for arguments that its first block reads before it overwrites them. Nothing if that
+    /// is also reached from within.
+    fn expected_arguments(&self, function: &FunctionFlow, block: BlockId, original: Original) -> Vec<Expected> {
+        let is_entry = function.cfg.block(block).range.start == function.entry;
+        if !is_entry || !self.notes(Events::ARGUMENTS) || !function.cfg.graph.in_edges(block).is_empty() {
+            return Vec::new();
+        }
+        let mut effects = Effects::default();
+        let all: Vec<Effect> =
+            function.cfg.instructions(self.module.image, block).map(|insn| effects.of(&insn)).collect();
+        let n_transfers = usize::from(function.cfg.block(block).transfer.ends_block());
+        let straight = &all[..all.len() - n_transfers];
+        let read = straight.iter().rev().fold(LiveSet::NONE, |behind, effect| effect.before(behind));
+        let arguments = ARGUMENT_REGISTERS.into_iter().map(Register::number).enumerate();
+        let arguments = arguments.filter(|&(_, number)| read.has_register(number as u8));
+        arguments
+            .map(|(index, number)| self.expected(original, Kind::Argument(index as u8), Origin::Register(number)))
+            .collect()
+    }
+}
+
+/// The register whose value must be noted behind an instruction: one of at least 32 bits that a move fills from memory.
+fn register_to_note(insn: &Instruction) -> Option<usize> {
+    let is_move = matches!(insn.mnemonic(), Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd);
+    let to = insn.op0_register();
+    let is_load = is_move && insn.op0_kind() == OpKind::Register && insn.op1_kind() == OpKind::Memory;
+    let is_short_form = matches!(insn.code(), Code::Mov_EAX_moffs32 | Code::Mov_RAX_moffs64);
+    // `movsxd` without a 64-bit operand is a strange way to write `mov`.
+    let is_odd = insn.mnemonic() == Mnemonic::Movsxd && insn.code() != Code::Movsxd_r64_rm32;
+    (is_load && !is_short_form && !is_odd && (to.is_gpr32() || to.is_gpr64())).then(|| to.full_register().number())
+}
+
+/// Whether the memory operand is what the instruction accesses: not where the stack pointer moves first, nor if nothing is accessed.
+fn names_what_it_accesses(insn: &Instruction) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    let is_access = |access: OpAccess| access != OpAccess::NoMemAccess;
+    !insn.is_stack_instruction() && factory.info(insn).used_memory().iter().any(|memory| is_access(memory.access()))
+}
