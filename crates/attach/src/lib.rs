@@ -54,5 +54,5 @@ pub use modules::{MappedModule, NoCopyReason, VDSO};
 pub use own::{die_by, time_stamp};
 pub use perf::PerfTicks;
 pub use place::{FirstCounters, Placed, Reserved};
-pub use process::Process;
+pub use process::{PathCount, Process};
 pub use procfs::{CpuTime, Hindrance};

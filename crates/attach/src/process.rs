@@ -6,6 +6,7 @@
 //!
 //! Keep the object of a dead process while children of it may still join ([`Process::has_heirs`]): what they run are its copies.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -17,7 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::control::{TIMER_SIGNAL, TickSource};
 use wire::exact::{
-    CELLS, CELLS_BYTES, CONTEXT_BYTES, CONTEXTS, ContextEntry, N_CONTEXT_ENTRIES, N_PATH_ENTRIES, PATHS, PathEntry,
+    CELLS, CELLS_BYTES, CONTEXT_BYTES, CONTEXTS, ContextEntry, N_CONTEXT_ENTRIES, N_PATH_ENTRIES, PATH_CYCLES, PATHS,
+    PathEntry,
 };
 
 use crate::area::Arena;
@@ -28,6 +30,17 @@ use crate::error::{Error, Result, Step};
 use crate::farewell::LastWords;
 use crate::maps;
 use crate::modules::{self, MappedModule, Surroundings};
+
+/// What was counted of a path in one thread area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathCount {
+    /// Function or context in the upper half, number of the path in the lower one.
+    pub key: u64,
+    /// How often.
+    pub count: u64,
+    /// Cycles, if these are counted.
+    pub cycles: u64,
+}
 
 /// A process that has joined, with the memory shared with it.
 #[derive(Debug)]
@@ -238,19 +251,24 @@ impl Process {
         Ok(())
     }
 
-    /// In exact mode: hands on the path table of one thread area: keys with their counts.
+    /// In exact mode: hands on the path table of one thread area.
     ///
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
-    pub fn for_each_path(&self, area: u32, sink: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn for_each_path(&self, area: u32, sink: &mut dyn FnMut(PathCount)) -> Result<()> {
         let bytes = u64::from(N_PATH_ENTRIES) * size_of::<PathEntry>() as u64;
-        let range = u64::from(PATHS)..u64::from(PATHS) + bytes;
+        let range = |start: u32| u64::from(start)..u64::from(start) + bytes;
+        let mut cycles: BTreeMap<u64, u64> = BTreeMap::new();
+        self.arena.for_each_word_of(area, range(PATH_CYCLES), &mut |at, value| {
+            // A signal between reading the clock and noting it charges the handler to the wrong side: not below nothing.
+            cycles.insert(at, u64::try_from(value.cast_signed()).unwrap_or(0));
+        })?;
         let mut key = (u64::MAX, 0);
-        self.arena.for_each_word_of(area, range, &mut |at, value| {
+        self.arena.for_each_word_of(area, range(PATHS), &mut |at, value| {
             if at % 16 == 0 {
                 key = (at, value);
             } else if key.0 == at - 8 {
-                sink(key.1, value);
+                sink(PathCount { key: key.1, count: value, cycles: cycles.get(&key.0).copied().unwrap_or(0) });
             }
         })
     }

@@ -99,8 +99,8 @@ pub struct RecordArgs {
           hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
 
-    /// Count all calling contexts, and add up in each: cycles
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["exact", "overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = parse_metric)]
+    /// Add up in every calling context, or with --exact in every path: cycles
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = parse_metric)]
     metric: Option<()>,
 
     /// Note loads and arguments (others: --call-targets, --branches, --types)
@@ -134,6 +134,14 @@ pub struct RecordArgs {
     /// Run it by itself first, output thrown away, and compare what both took
     #[arg(long, conflicts_with = "live", hide_short_help = true, hide_long_help = true)]
     perturbation: bool,
+
+    /// Tell calling contexts apart by call site, too
+    #[arg(long, hide_short_help = true, hide_long_help = true)]
+    per_call_site: bool,
+
+    /// Number paths by what an earlier profile found hot: less to do on the way
+    #[arg(long, value_name = "FILE", requires = "exact", hide_short_help = true, hide_long_help = true)]
+    guide: Option<PathBuf>,
 
     /// Bytes of stack to keep with each tick
     #[arg(long, value_name = "BYTES", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(0..=131_072))]
@@ -219,11 +227,13 @@ impl RecordArgs {
             keep_trace: self.keep_trace,
             verify: self.verify,
             probe: self.probe,
-            exact: if self.metric.is_some() { Some(Exact::ContextCycles) } else { self.exact },
+            exact: checked(self.metric.map_or(self.exact, |()| Some(with_cycles(self.exact))), self.per_call_site),
             noted: noted.into_iter().filter(|&(is_on, _)| is_on).fold(Events::NONE, |all, (_, events)| all | events),
             compressor: if self.value_stream.is_some() { String::new() } else { self.compress },
             value_stream: self.value_stream,
             perturbation: self.perturbation,
+            per_call_site: self.per_call_site,
+            guide: self.guide,
             use_cache: !self.no_cache,
             quiet: self.quiet,
             live: self.live,
@@ -266,6 +276,29 @@ fn parse_metric(text: &str) -> Result<(), String> {
         }
         _ => Err("not a metric; the one there is: cycles".to_owned()),
     }
+}
+
+/// What is counted if cycles are.
+fn with_cycles(exact: Option<Exact>) -> Exact {
+    match exact {
+        None | Some(Exact::Contexts) => Exact::ContextCycles,
+        Some(Exact::Paths) => Exact::PathCycles,
+        Some(Exact::ContextPaths) => Exact::ContextPathCycles,
+        Some(_) => {
+            let message = "--metric cycles goes with --exact=paths, =contexts and =context-paths only\n";
+            clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit()
+        }
+    }
+}
+
+/// Call sites are those of calling contexts.
+fn checked(exact: Option<Exact>, per_call_site: bool) -> Option<Exact> {
+    use Exact::{ContextCycles, ContextPathCycles, ContextPaths, Contexts};
+    if per_call_site && !matches!(exact, Some(Contexts | ContextPaths | ContextCycles | ContextPathCycles)) {
+        let message = "--per-call-site goes with --exact=contexts, --exact=context-paths or --metric only\n";
+        clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit()
+    }
+    exact
 }
 
 /// Returns the expression, empty for `none`.

@@ -60,6 +60,10 @@ pub struct RecordProps {
     pub value_stream: Option<PathBuf>,
     /// Whether the program runs by itself before, for comparison.
     pub perturbation: bool,
+    /// Whether calling contexts are told apart by call site, too.
+    pub per_call_site: bool,
+    /// An earlier profile, to number paths by.
+    pub guide: Option<PathBuf>,
     pub use_cache: bool,
     pub quiet: bool,
     /// Whether the profile is shown while it grows.
@@ -106,10 +110,16 @@ pub enum Exact {
     Blocks,
     /// Ball-Larus paths that end wherever control comes to a loop header
     HeaderPaths,
+    /// Ball-Larus paths and the cycles on each
+    #[value(skip)]
+    PathCycles,
     /// Calls, by calling context
     Contexts,
     /// Ball-Larus paths, by calling context
     ContextPaths,
+    /// Ball-Larus paths and the cycles on each, by calling context
+    #[value(skip)]
+    ContextPathCycles,
     /// Calls and cycles, by calling context
     #[value(skip)]
     ContextCycles,

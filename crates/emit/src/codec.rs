@@ -17,7 +17,7 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 9;
+const VERSION: u64 = 10;
 const HEADER_WORDS: usize = 17;
 const N_COUNTERS: usize = 11;
 const CHECKSUM_BYTES: usize = 8;
@@ -30,16 +30,22 @@ const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 const LANDING_BYTES: usize = 8;
 /// Probes by their stored numbers.
-const PROBES: [Probe; 9] = [
+const PROBES: [Probe; 15] = [
     Probe::None,
     Probe::Trace,
     Probe::Exact(Counting::Nothing),
     Probe::Exact(Counting::Blocks),
     Probe::Exact(Counting::Paths),
-    Probe::Exact(Counting::Contexts),
-    Probe::Exact(Counting::ContextPaths),
-    Probe::Exact(Counting::ContextCycles),
+    Probe::Exact(Counting::CONTEXTS),
+    Probe::Exact(Counting::CONTEXT_PATHS),
+    Probe::Exact(Counting::CONTEXT_CYCLES),
     Probe::Exact(Counting::HeaderPaths),
+    Probe::Exact(Counting::PathCycles),
+    Probe::Exact(Counting::CONTEXT_PATH_CYCLES),
+    Probe::Exact(Counting::CONTEXTS.by_call_site()),
+    Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()),
+    Probe::Exact(Counting::CONTEXT_CYCLES.by_call_site()),
+    Probe::Exact(Counting::CONTEXT_PATH_CYCLES.by_call_site()),
 ];
 /// Bits of the stored number of the probe that say what is noted beside.
 const EVENTS_SHIFT: u32 = 32;

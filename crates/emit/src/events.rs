@@ -50,11 +50,10 @@ use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
 use wire::thread::offset;
 
 use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Destination, Original};
+use crate::chunk::{Chunk, Original};
 use crate::classify::{self, Body};
 use crate::function::Function;
-use crate::probe;
-use crate::stubs::Stub;
+use crate::{exits, probe};
 use sources::{Operand, Source};
 
 /// What is noted: a set.
@@ -120,9 +119,8 @@ pub(crate) struct FullEvents {
     saved: u8,
 }
 
-/// Bytes of a store of a register, and of `mov dword gs:[end_reason], reason`.
+/// Bytes of a store of a register.
 const STORE_LEN: u8 = 9;
-const REASON_LEN: u8 = 12;
 /// Bytes of `jmp rel8` and `jmp rel32`.
 const SHORT_JUMP_LEN: u8 = 2;
 const JUMP_LEN: u8 = 5;
@@ -375,15 +373,6 @@ pub(crate) fn write_full(chunk: &mut Chunk) {
             chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
             restore(chunk, saved);
         }
-        chunk.begin_run(kind::PROBE, original, saves::RAX, [REASON_LEN + STORE_LEN, 0, 0, 0]);
-        chunk.asm.store_constant(offset::END_REASON, EndReason::EventsFull as u32);
-        chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-        let hole = chunk.asm.address_of(Gpr::RAX);
-        chunk.asm.use_label(hole, back);
-        chunk.asm.store(offset::TWIN, Gpr::RAX);
-        chunk.load_original(Gpr::RAX, original);
-        let hole = chunk.asm.jump();
-        chunk.refer(hole, Destination::Stub(Stub::Exit));
-        chunk.statistics.leaving[EndReason::EventsFull as usize] += 1;
+        exits::write_detour(chunk, original, EndReason::EventsFull, back);
     }
 }

@@ -10,6 +10,8 @@
 //!     jmp exit                                    the module's stub
 //! ```
 //!
+//! A probe that needs the gate and goes on afterwards leaves by a *detour*, which also stores in `twin` where to come back to.
+//!
 //! All of it is one run of recovery: the thread is about to be at `original`, and `rax` is saved from `lea` on. Where the probe that leaves
 //! has not restored everything, a prelude does that first.
 
@@ -17,7 +19,7 @@ use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
-use crate::asm::Gpr;
+use crate::asm::{Gpr, Label};
 use crate::chunk::{Chunk, Destination, Exit, ExitState, Original};
 use crate::probe;
 use crate::stubs::Stub;
@@ -28,6 +30,20 @@ const REASON_LEN: u8 = 12;
 const SKIP_LEN: u8 = 2;
 /// Bytes of `mov gs:[saved_rax], rax`.
 const SAVE_LEN: u8 = 9;
+
+/// Goes to the gate from a probe before `original` that has restored everything, and comes back to `back`.
+pub(crate) fn write_detour(chunk: &mut Chunk, original: Original, reason: EndReason, back: Label) {
+    chunk.begin_run(kind::PROBE, original, saves::RAX, [REASON_LEN + SAVE_LEN, 0, 0, 0]);
+    chunk.asm.store_constant(offset::END_REASON, reason as u32);
+    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+    let hole = chunk.asm.address_of(Gpr::RAX);
+    chunk.asm.use_label(hole, back);
+    chunk.asm.store(offset::TWIN, Gpr::RAX);
+    chunk.load_original(Gpr::RAX, original);
+    let hole = chunk.asm.jump();
+    chunk.refer(hole, Destination::Stub(Stub::Exit));
+    chunk.statistics.leaving[reason as usize] += 1;
+}
 
 /// Writes all exits of the function.
 pub(crate) fn write(chunk: &mut Chunk) {

@@ -29,7 +29,7 @@ use wire::thread::MAX_UNCHECKED_RECORDS;
 use crate::asm::Label;
 use crate::chunk::{Chunk, Original, Stretch};
 use crate::classify::{self, Body};
-use crate::exact;
+use crate::exact::{self, CellKind};
 use crate::module::Module;
 use crate::probe::{self, Depth, Site};
 use crate::{Probe, events, exits, system_call};
@@ -43,7 +43,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     let flow = module.function(id);
     let plans = plan(module, flow, chunk);
     let has_key = module.options.probe.has_contexts() && !module.is_stub(id);
-    let context_key = has_key.then(|| exact::contexts::new_key(chunk, module.original(flow.entry)));
+    let context_key = has_key.then(|| exact::contexts::new_key(chunk, CellKind::Context, module.original(flow.entry)));
     let exact = match module.options.probe {
         Probe::Exact(counting) => Some(exact::Plan::new(module, id, counting, context_key.is_some(), chunk)),
         Probe::Trace | Probe::None => None,
@@ -398,6 +398,7 @@ impl Function<'_, '_> {
         let position = self.chunk.position();
         self.write_context_arrival(id, block, live);
         self.plan_of_probes().arrival(id).write(self.chunk, block, live);
+        self.write_clock_arrival(id, block, live);
         position
     }
 

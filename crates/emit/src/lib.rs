@@ -53,7 +53,7 @@ mod verify;
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
 pub use events::Events;
-pub use exact::{Cell, CellKind, Counting};
+pub use exact::{Cell, CellKind, Contexts, Counting};
 pub use link::translate;
 pub use place::Position;
 pub use statistics::{SkipReason, Skipped, Statistics};
@@ -97,7 +97,17 @@ impl Probe {
 
     /// Whether cycles are charged to calling contexts.
     pub(crate) fn has_cycles(self) -> bool {
-        self == Probe::Exact(Counting::ContextCycles)
+        matches!(self, Probe::Exact(counting) if counting.has_context_cycles())
+    }
+
+    /// Whether contexts tell call sites apart.
+    pub(crate) fn has_call_sites(self) -> bool {
+        matches!(self, Probe::Exact(counting) if counting.has_call_sites())
+    }
+
+    /// Whether paths have cycles.
+    pub(crate) fn has_path_cycles(self) -> bool {
+        matches!(self, Probe::Exact(counting) if counting.has_path_cycles())
     }
 
     /// Whether paths are counted.

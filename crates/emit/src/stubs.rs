@@ -95,7 +95,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let land = if probe.stays() { exact::transfers::write_land_stub(chunk, look_up) } else { look_up };
     let count_path = chunk.position();
     if probe.has_paths() {
-        exact::code::write_count_stub(chunk);
+        exact::code::write_count_stub(chunk, probe.has_path_cycles());
     }
     Stubs { exit, miss, full, other, look_up, land, count_path }
 }

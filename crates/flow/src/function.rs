@@ -20,6 +20,7 @@ use crate::liveness::{Effect, Effects, FlagConventions, Liveness};
 use crate::loops::Loops;
 use crate::noreturn::{self, constant_slot};
 use crate::order::Order;
+use crate::paths::estimate_weights;
 use crate::pieces::{PieceId, Pieces};
 use crate::scout::landing_pads;
 use crate::stack::StackHeights;
@@ -57,6 +58,8 @@ pub struct FunctionFlow {
     pub padding_bytes: u64,
     /// Bytes that are neither instructions nor padding: tables in the text, or code that does not decode.
     pub data_bytes: u64,
+    /// How often each edge ran, if somebody has seen that; analysis leaves it open.
+    pub observed: Option<Vec<u64>>,
 }
 
 /// A call instruction.
@@ -90,6 +93,13 @@ impl FunctionFlow {
     #[must_use]
     pub fn contains(&self, at: Svma) -> bool {
         self.parts.iter().any(|part| part.contains(at))
+    }
+
+    /// Weights of edges for numbering paths: how often they ran if that was seen, else an estimate.
+    #[must_use]
+    pub fn path_weights(&self) -> Vec<u64> {
+        let observed = self.observed.as_ref().filter(|observed| observed.len() == self.cfg.graph.n_edges());
+        observed.cloned().unwrap_or_else(|| estimate_weights(&self.cfg.graph, &self.loops))
     }
 }
 
@@ -290,6 +300,7 @@ impl<'a, 'data> Work<'a, 'data> {
             n_insns: self.listing.len() as u32,
             padding_bytes: self.listing.padding_bytes(),
             data_bytes: self.listing.data_bytes(),
+            observed: None,
             cfg,
             loops,
             liveness,

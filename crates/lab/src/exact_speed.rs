@@ -10,12 +10,25 @@ use crate::exact_run::Facts;
 use crate::net::native_run;
 use crate::table::Table;
 
-/// What is counted, as `strobe record --exact` names it.
-const KINDS: [&str; 3] = ["nothing", "blocks", "paths"];
+/// What is counted: its name, and the options of `strobe record`.
+const KINDS: [(&str, &str); 7] = [
+    ("nothing", "--exact=nothing"),
+    ("blocks", "--exact=blocks"),
+    ("paths", "--exact=paths"),
+    ("contexts", "--exact=contexts"),
+    ("both", "--exact=context-paths"),
+    ("path cycles", "--exact=paths --metric=cycles"),
+    ("context cycles", "--exact=contexts --metric=cycles"),
+];
 
 /// Measures all programs.
 pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usize) -> anyhow::Result<Table> {
-    let mut table = Table::new(&["program", "native s", "nothing", "blocks", "paths", "strobe s", "excursions"]);
+    let columns: Vec<&str> = ["program", "native s"]
+        .into_iter()
+        .chain(KINDS.map(|(name, _)| name))
+        .chain(["strobe s", "excursions"])
+        .collect();
+    let mut table = Table::new(&columns);
     let mut ratios: [Vec<f64>; KINDS.len()] = Default::default();
     for workload in programs {
         let mut native = f64::INFINITY;
@@ -23,8 +36,8 @@ pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usiz
         let (mut agent, mut excursions) = (0.0, 0.0);
         for _ in 0..n_rounds {
             native = native.min(native_run(data, workload)?);
-            for (seconds, kind) in exact.iter_mut().zip(KINDS) {
-                let facts = Facts::record(strobe, data, workload, &format!("--exact={kind}"))?;
+            for (seconds, (_, options)) in exact.iter_mut().zip(KINDS) {
+                let facts = Facts::record(strobe, data, workload, options)?;
                 *seconds = seconds.min(facts.program_seconds()?);
                 (agent, excursions) = (facts.strobe_seconds()?, facts.number("native_excursions")?);
             }

@@ -230,6 +230,8 @@ pub struct Context {
     pub parent: Option<ContextId>,
     /// The function.
     pub function: FunctionId,
+    /// Address of the call in the module of the parent; nothing where calls from different places lead to the same context.
+    pub call_site: Option<u64>,
     /// How often it was entered from the parent.
     pub entries: Estimate,
     /// User CPU time in this function in this context, callees not included, in nanoseconds.

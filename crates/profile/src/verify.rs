@@ -127,7 +127,7 @@ impl Checker<'_> {
             self.require(has(value.module) && value.value_module.is_none_or(has), "values", row, "is in no module");
         }
         self.distinct("values", profile.values.iter().map(NotedValue::key));
-        self.distinct("contexts", profile.contexts.iter().map(|row| (row.parent, row.function)));
+        self.distinct("contexts", profile.contexts.iter().map(|row| (row.parent, row.function, row.call_site)));
         self.distinct("recursions", profile.recursions.iter().map(|row| (row.from, row.to)));
         self.distinct("context_paths", profile.context_paths.iter().map(|row| (row.context, row.path)));
         let system_calls = profile.system_calls.iter();

@@ -2,7 +2,7 @@
 //!
 //! A copy jumps here with all registers those of the program, the address where the program is in the header's `target`, and the reason in
 //! `end_reason`. The gate goes on at an address that it puts into `twin`: the twin of `target`, after it has been waited for or after a system
-//! call has been made here, or `target` itself, natively. Only a probe that has filled the buffer of events says itself, in `twin`, where it goes on.
+//! call has been made here, or `target` itself, natively. Only a probe that needs a context, or has filled the buffer of events, says itself, in `twin`, where it goes on.
 //!
 //! **Signals.** The gate keeps registers in the header, blocks all signals while still on the program's stack, and only then turns to a stack of
 //! its own; at the end it does the same in reverse. So a signal finds the gate only in its first and last instructions, where [`leave`] can tell
@@ -243,20 +243,22 @@ unsafe extern "C" fn decide(header: *mut ThreadHeader) -> Step {
         Some(EndReason::Instruction) => go_natively(&area, target, NativeReason::Instruction),
         Some(EndReason::NewContext) => {
             contexts::make_wanted(&area);
-            go_on_at(&area, target)
+            go_back_to_probe(&area, target)
         }
-        Some(EndReason::EventsFull) => empty_events(&area, target),
+        Some(EndReason::EventsFull) => {
+            // SAFETY: the area is the calling thread's, which is here.
+            unsafe { events::deliver(&area) };
+            go_back_to_probe(&area, target)
+        }
         Some(hook::RETURNED) => go_back_to(&area, target),
         _ => go_on_at(&area, target),
     }
 }
 
-/// A probe has filled the buffer of events; `twin` is where it goes on, and stays.
-fn empty_events(area: &Area, target: u64) -> Step {
-    // SAFETY: the area is the calling thread's, which is here.
-    unsafe { events::deliver(area) };
+/// A probe before `target` has what it came for; `twin` is where it goes on, and stays.
+fn go_back_to_probe(area: &Area, target: u64) -> Step {
     if exact::may_enter(area.session.control) {
-        // SAFETY: as above.
+        // SAFETY: the area is the calling thread's.
         let twin = unsafe { (*area.raw()).twin };
         return leave_at(area, target, twin);
     }

@@ -25,6 +25,9 @@ pub struct Scratchpad {
     pub system_call_number: u64,
     pub system_call_start: u64,
     pub events: Underway,
+    /// Cycles since `charged_tsc`.
+    pub uncharged_cycles: u64,
+    pub ended_cycles: u64,
     /// If the interrupted code is the kernel's: how it comes back.
     pub hooked: Hooked,
     pub was_native: bool,

@@ -273,12 +273,13 @@ impl Record for Call {
 
 impl Record for Context {
     stored_in!("context", contexts);
-    const COLUMNS: &'static str = "parent, function, entries, entries_variance, entries_seen, self_ns, \
+    const COLUMNS: &'static str = "parent, function, call_site, entries, entries_variance, entries_seen, self_ns, \
                                    self_ns_variance, self_ns_seen, kernel_ns, kernel_ns_variance, kernel_ns_seen";
 
     fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
         fields.optional(self.parent.map(|id| id.0));
         fields.integer(self.function.0);
+        fields.integer(self.call_site.unwrap_or(0));
         fields.estimate(self.entries);
         fields.estimate(self.self_ns);
         fields.estimate(self.kernel_ns);
@@ -288,6 +289,7 @@ impl Record for Context {
         Ok(Context {
             parent: columns.optional()?.map(ContextId),
             function: FunctionId(columns.integer()?),
+            call_site: Some(columns.integer()?).filter(|&address: &u64| address != 0),
             entries: columns.estimate()?,
             self_ns: columns.estimate()?,
             kernel_ns: columns.estimate()?,

@@ -121,6 +121,7 @@ CREATE TABLE context (
     id INTEGER PRIMARY KEY,
     parent INTEGER REFERENCES context,      -- NULL at the root of a thread or signal handler
     function INTEGER NOT NULL REFERENCES function,
+    call_site INTEGER NOT NULL,             -- address of the call in the parent's module; 0 where calls are not told apart
     entries REAL NOT NULL,
     entries_variance REAL NOT NULL,
     entries_seen INTEGER NOT NULL,

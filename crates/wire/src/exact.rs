@@ -15,6 +15,8 @@
 //!   32 MiB     farewells
 //!   64 MiB     path table: counts of paths by key, open addressing
 //!   128 MiB    calling contexts
+//!   256 MiB    cycles of callers' paths, beside the frames
+//!   320 MiB    cycles of paths, beside the path table
 //!   512 MiB    cells: counters of 8 bytes, the agent gives each module a range
 //! ```
 //!
@@ -188,6 +190,11 @@ pub const fn context_place(key: u64) -> u32 {
 pub const fn next_context_place(place: u32) -> u32 {
     (place + CONTEXT_BYTES) & (N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1)
 }
+/// Offset of the cycles on callers' paths: a word for every entry of the frames, chosen in the same way.
+pub const FRAME_CYCLES: u32 = 256 << 20;
+/// Offset of the cycles of paths: of the path in an entry of the path table, in the first word of 16 bytes at the same distance from here.
+pub const PATH_CYCLES: u32 = 320 << 20;
+
 /// Offset of the cells in the thread area.
 pub const CELLS: u32 = 512 << 20;
 /// Bytes of the cells.
@@ -200,5 +207,7 @@ const _: () = assert!(size_of::<Farewell>() == 48);
 const _: () = assert!(FAREWELLS + FAREWELLS_BYTES <= PATHS);
 const _: () = assert!(PATHS + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CONTEXTS);
 const _: () = assert!(CONTEXT_BYTES == 32);
-const _: () = assert!(CONTEXTS + N_CONTEXT_ENTRIES * CONTEXT_BYTES <= CELLS);
+const _: () = assert!(CONTEXTS + N_CONTEXT_ENTRIES * CONTEXT_BYTES <= FRAME_CYCLES);
+const _: () = assert!(FRAME_CYCLES + FRAME_MASK + 8 <= PATH_CYCLES);
+const _: () = assert!(PATH_CYCLES + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CELLS);
 const _: () = assert!(CELLS as u64 + CELLS_BYTES as u64 == 1 << AREA_BITS);

@@ -124,7 +124,8 @@ pub struct ThreadHeader {
     pub native_since: u64,
     /// The key of the context that a copy has not found, for the gate to make.
     pub wanted_context: u64,
-    /// Time stamp counter when cycles were last charged to a context.
+    /// Time stamp counter when cycles were last charged to a context; where paths have cycles, when the present path would have started if nothing else had
+    /// run since.
     pub charged_tsc: u64,
 
     /// The clusters of the process.
@@ -171,6 +172,8 @@ pub struct ThreadHeader {
     pub lost_paths: AtomicU64,
     /// Used entries of the table of contexts.
     pub n_context_entries: AtomicU64,
+    /// Cycles of the path that is being counted, if paths have cycles.
+    pub ended_cycles: u64,
 
     /// Where the next event goes, in words from the end of the buffer, so negative; see [`crate::events`].
     pub next_event: AtomicU64,
@@ -245,6 +248,8 @@ pub mod offset {
     pub const N_PATH_ENTRIES: u32 = offset_of!(ThreadHeader, n_path_entries) as u32;
     /// Of `lost_paths`.
     pub const LOST_PATHS: u32 = offset_of!(ThreadHeader, lost_paths) as u32;
+    /// Of `ended_cycles`.
+    pub const ENDED_CYCLES: u32 = offset_of!(ThreadHeader, ended_cycles) as u32;
     /// Of `next_event`.
     pub const NEXT_EVENT: u32 = offset_of!(ThreadHeader, next_event) as u32;
     /// Of `gate`.

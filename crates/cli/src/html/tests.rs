@@ -28,6 +28,7 @@ fn profile(binary: &str, name: &str, address: u64) -> Profile {
     let context = |parent: Option<u32>, function, ms, kernel_ms| Context {
         parent: parent.map(ContextId),
         function: FunctionId(function),
+        call_site: None,
         entries: Estimate::exact(10),
         self_ns: ns(ms),
         kernel_ns: ns(kernel_ms),

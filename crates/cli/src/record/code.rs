@@ -6,7 +6,7 @@
 
 use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
-use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts};
+use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, max_paths_with_restarts};
 use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
 use image::Sources;
 use profile::code::{CodeBlock, CodeFunction, CodeLoop, ModuleCode, NO_LOOP};
@@ -58,7 +58,7 @@ fn cut_edges(function: &FunctionFlow) -> Vec<(BlockId, BlockId)> {
     if function.loops.all().is_empty() && function.cfg.graph.n_blocks() < 32 {
         return Vec::new();
     }
-    let weights = estimate_weights(&function.cfg.graph, &function.loops);
+    let weights = function.path_weights();
     let (truncation, order) = (Truncation::BackEdges, EdgeOrder::Smart(&weights));
     let max_paths = max_paths_with_restarts(function.cfg.return_sites().len());
     let plan = PathPlan::new(&function.cfg.graph, &PlanOptions { truncation, order, max_paths });

@@ -9,6 +9,7 @@ mod code;
 mod digest;
 mod events;
 mod exact;
+mod guide;
 mod layout;
 mod live;
 pub mod outside;
@@ -40,6 +41,7 @@ use crate::progress::Progress;
 use crate::props::{Probe, RecordProps, TickChoice};
 use crate::record::budget::{Budget, Wishes};
 use crate::record::events::ValueStream;
+use crate::record::guide::Guide;
 use crate::record::live::Live;
 use crate::record::outside::Requests;
 use crate::record::perturbation::Taken;
@@ -67,6 +69,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     let ignored_signals = attach::ignored_signals();
     let program = find(&props.command[0])?;
     let mut live = props.live.then(Live::prepare).transpose()?;
+    let guide = props.guide.as_deref().map(Guide::read).transpose()?.unwrap_or_default();
     let recording = Recording::create(&props.output)?;
     let launchability = attach::probe_binary(&program);
     if !launchability.is_profilable() && !can_start(&launchability) {
@@ -110,7 +113,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     };
     let alone = props.perturbation.then(|| perturbation::run_alone(&launch, &requests)).transpose()?;
     let started = if alone.is_some() { Instant::now() } else { started };
-    let mut session = Session::start(props, listener, settings, recording, requests.clone());
+    let mut session = Session::start(props, listener, settings, recording, requests.clone(), guide);
     session.value_stream = value_stream;
     let mut target = start(&launch, live.as_ref())?;
     let start_up = started.elapsed();

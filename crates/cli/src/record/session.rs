@@ -23,6 +23,7 @@ use crate::record::budget::Budget;
 use crate::record::digest::TIMES;
 use crate::record::events::{self, ValueStream};
 use crate::record::exact;
+use crate::record::guide::Guide;
 use crate::record::outside::Requests;
 use crate::record::process::Watched;
 use crate::record::summary;
@@ -130,20 +131,16 @@ impl<'a> Session<'a> {
         settings: Settings,
         recording: Recording,
         requests: Requests,
+        guide: Guide,
     ) -> Session<'a> {
         let probe = match (props.exact, props.probe) {
-            (Some(exact), _) => emit::Probe::Exact(exact::counting(exact)),
+            (Some(exact), _) => emit::Probe::Exact(exact::counting(exact, props.per_call_site)),
             (None, crate::props::Probe::Trace) => emit::Probe::Trace,
             (None, crate::props::Probe::None | crate::props::Probe::Off) => emit::Probe::None,
         };
         let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
-        let translator = Arc::new(Translator::new(
-            props.use_cache,
-            probe,
-            props.noted,
-            props.verify || props.exact.is_some(),
-            n_threads,
-        ));
+        let keeps_flow = props.verify || props.exact.is_some();
+        let translator = Arc::new(Translator::new(props.use_cache, probe, props.noted, keeps_flow, guide, n_threads));
         let (send_done, done) = channel();
         let work = Work::start(Arc::clone(&translator), send_done);
         let (send_joined, joined) = channel();

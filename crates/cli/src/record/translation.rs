@@ -22,6 +22,7 @@ use object::{LittleEndian, Object as _, ReadCache, ReadRef};
 use profile::ModuleCode;
 
 use crate::record::code::module_code;
+use crate::record::guide::Guide;
 use crate::record::trace_check::BlockIndex;
 use crate::record::unwind::UnwindSections;
 use crate::threads::Threads;
@@ -68,6 +69,7 @@ pub struct Translator {
     probe: emit::Probe,
     events: emit::Events,
     keeps_flow: bool,
+    guide: Guide,
     n_threads: NonZeroUsize,
     known: Mutex<HashMap<FileKey, Arc<Mutex<Option<Known>>>>>,
 }
@@ -80,10 +82,11 @@ impl Translator {
         probe: emit::Probe,
         events: emit::Events,
         keeps_flow: bool,
+        guide: Guide,
         n_threads: NonZeroUsize,
     ) -> Translator {
         let cache = use_cache.then(cache_folder).flatten();
-        Translator { cache, probe, events, keeps_flow, n_threads, known: Mutex::default() }
+        Translator { cache, probe, events, keeps_flow, guide, n_threads, known: Mutex::default() }
     }
 
     /// The translation of a mapped file. Threads that ask for the same file wait for the first.
@@ -111,7 +114,8 @@ impl Translator {
         let bytes = source.read()?;
         let image = Image::parse(&bytes)?;
         let threads = Threads(self.n_threads);
-        let flow = flow::analyze(&image, &threads);
+        let mut flow = flow::analyze(&image, &threads);
+        self.guide.apply(&key.path, build_id.as_deref(), &mut flow);
         let options = emit::Options { cluster: key.cluster, probe: self.probe, events: self.events };
         let copy = emit::translate(&image, &flow, options, &threads);
         let time = started.elapsed();
@@ -140,7 +144,11 @@ impl Translator {
         let made = translation.flow.lock().unwrap_or_else(PoisonError::into_inner).take();
         let flow = match made {
             Some(flow) => flow,
-            None => Box::new(flow::analyze(&Image::parse(&source.read()?)?, &threads)),
+            None => {
+                let mut flow = flow::analyze(&Image::parse(&source.read()?)?, &threads);
+                self.guide.apply(&key.path, translation.build_id.as_deref(), &mut flow);
+                Box::new(flow)
+            }
         };
         let code = module_code(&flow, &threads);
         if let Some(path) = cached_at {
@@ -166,6 +174,7 @@ impl Translator {
         }
         // The same build-id with another size is another file, whatever it claims.
         (source.len, key.cluster, self.probe, self.events, own_identity()).hash(&mut hasher);
+        self.guide.identity(&key.path, build_id).hash(&mut hasher);
         let name = key.path.file_name().unwrap_or_default().to_string_lossy();
         format!("{name}-{:016x}.copy", hasher.finish())
     }

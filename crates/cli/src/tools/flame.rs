@@ -57,6 +57,7 @@ mod tests {
         let context = |parent: Option<u32>, function, kernel_ns| Context {
             parent: parent.map(ContextId),
             function: FunctionId(function),
+            call_site: None,
             entries: Estimate::default(),
             self_ns: Estimate::exact(3_000_000),
             kernel_ns: Estimate::exact(kernel_ns),

@@ -86,6 +86,7 @@ mod tests {
         let context = |parent: Option<u32>, function, ms, kernel_ms| Context {
             parent: parent.map(ContextId),
             function: FunctionId(function),
+            call_site: None,
             entries: Estimate::exact(1500),
             self_ns: ns(ms),
             kernel_ns: ns(kernel_ms),

@@ -8,7 +8,7 @@ use profile::query::{self, ContextNode, ContextOptions};
 use serde::Serialize;
 
 use crate::view::figures::Figure;
-use crate::view::subject::{FunctionLabel, Subject};
+use crate::view::subject::{FunctionLabel, Place, Spot, Subject};
 use crate::view::table::{TITLE, Table, heat};
 use crate::view::{View, nothing};
 
@@ -33,6 +33,8 @@ pub struct ContextsView {
 pub struct NodeLine {
     pub function: FunctionLabel,
     pub depth: u32,
+    /// Where the parent calls it, if contexts are told apart by that.
+    pub call_site: Option<Spot>,
     /// How often it was entered from its parent; unknown in an inverted tree.
     pub entries: Option<Figure>,
     /// Calls from below back to this node.
@@ -66,12 +68,14 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
     let n_nodes = nodes.len();
     nodes.truncate(part.n);
     let recursions = recursions(&subject.profile);
-    subject.resolve(nodes.iter().map(|node| node.function), []);
+    let calls: Vec<Option<Place>> = nodes.iter().map(|node| call_site(&subject.profile, node.context)).collect();
+    subject.resolve(nodes.iter().map(|node| node.function), calls.iter().copied().flatten());
     let is_timeless = query::is_timeless(&subject.profile);
     let cpu_ns = query::totals(&subject.profile).cpu_ns;
-    let line = |node: &ContextNode| NodeLine {
+    let line = |(node, call): (&ContextNode, &Option<Place>)| NodeLine {
         function: subject.label(node.function),
         depth: node.depth,
+        call_site: call.map(|place| subject.spot(place)),
         entries: Some(node.entries.into()),
         recursive_calls: recursions.get(node.context.index()).copied().flatten().map(Figure::from),
         self_ns: node.self_ns.into(),
@@ -87,7 +91,7 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
         is_timeless,
         min_share: part.min_share,
         n_nodes,
-        nodes: nodes.iter().map(line).collect(),
+        nodes: nodes.iter().zip(&calls).map(line).collect(),
     }
 }
 
@@ -125,6 +129,13 @@ fn leading_to(profile: &Profile, callee: FunctionId) -> Profile {
         functions[row.function.index()].self_ns += row.self_ns;
     }
     Profile { contexts, functions, ..Profile::default() }
+}
+
+/// Where the call is that leads to a context, if that is known.
+fn call_site(profile: &Profile, context: ContextId) -> Option<Place> {
+    let row = &profile.contexts[context.index()];
+    let caller = profile.contexts[row.parent?.index()].function;
+    Some((profile.functions[caller.index()].module, row.call_site?))
 }
 
 /// Calls back to each context from below.
@@ -200,7 +211,8 @@ impl NodeLine {
             0.0 => format!("  (+{} smaller)", self.n_pruned),
             _ => format!("  (+{} smaller, {})", self.n_pruned, self.pruned_ns.time()),
         });
-        let (again, pruned) = (again.unwrap_or_default(), pruned.unwrap_or_default());
-        format!("{:width$}{}{again}{pruned}", "", self.function.text(), width = 2 * indent)
+        let call = self.call_site.as_ref().map(|spot| format!(", called at {}", spot.text()));
+        let [call, again, pruned] = [call, again, pruned].map(Option::unwrap_or_default);
+        format!("{:width$}{}{call}{again}{pruned}", "", self.function.text(), width = 2 * indent)
     }
 }

@@ -24,6 +24,7 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
         NodeLine {
             function: subject.label(node.function),
             depth: line.depth,
+            call_site: None,
             entries: None,
             recursive_calls: None,
             self_ns: node.user_ns.into(),

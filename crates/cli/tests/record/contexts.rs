@@ -6,7 +6,7 @@ use profile::Profile;
 use profile::model::ContextId;
 
 use crate::build::Program;
-use crate::exact::counted;
+use crate::exact::counted_with;
 use crate::process::Ended;
 use crate::recorder::{finish, is_replaced, start_recorded};
 
@@ -60,8 +60,10 @@ fn contexts_are_those_of_the_source() {
     }
     let flags = ["-O1", "-fno-optimize-sibling-calls", "-fno-ipa-icf"];
     let executable = Program::new("contexts.cpp").flags(&flags).build();
-    for what in ["--exact=contexts", "--exact=context-paths", "--metric=cycles"] {
-        let profile = counted(&executable, what);
+    let all_at_once = ["--exact=context-paths", "--metric=cycles", "--per-call-site"].as_slice();
+    for what in [["--exact=contexts"].as_slice(), &["--exact=context-paths"], &["--metric=cycles"], all_at_once] {
+        let profile = counted_with(&executable, what);
+        let what = what.join(" ");
         let mut calls: BTreeMap<String, f64> = BTreeMap::new();
         for (row, id) in profile.contexts.iter().zip((0..).map(ContextId)) {
             let function = &profile.functions[row.function.index()];
@@ -73,13 +75,13 @@ fn contexts_are_those_of_the_source() {
             assert_eq!(calls.get(path), Some(&expected), "{what}: {path}; of {calls:#?}");
         }
         let is_timed = profile.contexts.iter().any(|row| row.self_ns.value > 0.0);
-        assert_eq!(is_timed, what == "--metric=cycles", "{what}");
+        assert_eq!(is_timed, what.contains("--metric=cycles"), "{what}");
         let recursion = |row: &profile::model::Recursion| {
             let [from, to] = [row.from, row.to].map(|id| own_path(&profile, id));
             (from == "main even odd" && to == "main even").then_some(row.count.value)
         };
         assert_eq!(profile.recursions.iter().filter_map(recursion).sum::<f64>(), 6.0, "{what}");
-        assert_eq!(profile.context_paths.is_empty(), what != "--exact=context-paths", "{what}");
+        assert_eq!(profile.context_paths.is_empty(), !what.contains("--exact=context-paths"), "{what}");
         if what == "--exact=context-paths" {
             check_paths_by_context(&profile);
         }
@@ -107,6 +109,45 @@ fn check_paths_by_context(profile: &Profile) {
         let mut counts = by_context.get(path).cloned().unwrap_or_default();
         counts.sort_by(f64::total_cmp);
         assert_eq!(counts, expected, "{path}; of {by_context:#?}");
+    }
+}
+
+/// Calls of `call_sites.c`: of each call in the source, in each context.
+#[test]
+fn call_sites_are_told_apart() {
+    if is_replaced() {
+        return;
+    }
+    let flags = ["-O1", "-foptimize-sibling-calls", "-fno-ipa-icf"];
+    let executable = Program::new("call_sites.c").flags(&flags).build();
+    let entries = |profile: &Profile| {
+        let mut entries: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for (row, id) in profile.contexts.iter().zip((0..).map(ContextId)) {
+            entries.entry(own_path(profile, id)).or_default().push(row.entries.value);
+        }
+        entries.values_mut().for_each(|counts| counts.sort_by(f64::total_cmp));
+        entries
+    };
+    let expected = [
+        ("main middle", vec![117.0], vec![7.0, 10.0, 100.0]),
+        ("main middle leaf", vec![294.0], vec![7.0, 7.0, 10.0, 10.0, 10.0, 50.0, 100.0, 100.0]),
+        ("main pass", vec![7.0], vec![7.0]),
+        ("main down", vec![1.0], vec![1.0]),
+        ("main down leaf", vec![6.0], vec![6.0]),
+    ];
+    let together = counted_with(&executable, &["--exact=contexts"]);
+    let apart = counted_with(&executable, &["--exact=contexts", "--per-call-site"]);
+    for (path, sum, each) in expected {
+        assert_eq!(entries(&together).get(path), Some(&sum), "{path}");
+        assert_eq!(entries(&apart).get(path), Some(&each), "{path}");
+    }
+    for (profile, has_sites) in [(&together, false), (&apart, true)] {
+        assert_eq!(profile.contexts.iter().any(|row| row.call_site.is_some()), has_sites);
+        let recursion = |row: &profile::model::Recursion| {
+            let [from, to] = [row.from, row.to].map(|id| own_path(profile, id));
+            (from == "main down" && to == "main down").then_some(row.count.value)
+        };
+        assert_eq!(profile.recursions.iter().filter_map(recursion).sum::<f64>(), 5.0);
     }
 }
 

@@ -24,7 +24,11 @@ fn program() -> Executable {
 }
 
 pub fn counted(executable: &Executable, what: &str) -> Profile {
-    let outcome = finish("exact mode", start_recorded(executable, &[what]));
+    counted_with(executable, &[what])
+}
+
+pub fn counted_with(executable: &Executable, options: &[&str]) -> Profile {
+    let outcome = finish("exact mode", start_recorded(executable, options));
     assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
     let path = executable.beside("profile");
     let profile = store::open(&path).expect("a profile");
@@ -117,4 +121,57 @@ fn perturbation_compares_with_a_run_alone() {
         assert!(facts.contains_key(&format!("perturbation_{name}")), "{name}: {facts:?}");
     }
     assert!(recorded.stderr.contains("PERTURBATION"), "{}", recorded.stderr);
+}
+
+/// Time is that of the path itself: not of the other path of the function, and not of the caller's.
+#[test]
+fn paths_have_their_cycles() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("path_cycles.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build();
+    let outcome = finish("cycles of paths", start_recorded(&executable, &["--exact=paths", "--metric=cycles"]));
+    assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
+    let profile = store::open(&executable.beside("profile")).expect("a profile");
+    assert!(profile.verify().is_empty(), "{:?}", profile.verify());
+    let paths_of = |name: &str| -> Vec<(f64, f64)> {
+        let is_own = |path: &&profile::model::Path| profile.functions[path.function.index()].name == name;
+        let mut paths: Vec<(f64, f64)> =
+            profile.paths.iter().filter(is_own).map(|path| (path.self_ns.value, path.count.value)).collect();
+        paths.sort_by(|a, b| a.0.total_cmp(&b.0));
+        paths
+    };
+    let (work, drive) = (paths_of("work"), paths_of("drive"));
+    let counts: Vec<f64> = work.iter().chain(&drive).map(|&(_, count)| count).collect();
+    assert_eq!(counts, [10_000.0, 10_000.0, 20_000.0]);
+    let (quick, slow, drive) = (work[0].0, work[1].0, drive[0].0);
+    assert!(0.0 < quick && 4.0 * quick < slow, "{quick} {slow}");
+    assert!(0.0 < drive && 2.0 * drive < slow, "{drive} {slow}");
+}
+
+/// Paths of the program itself by the addresses of their blocks.
+fn own_paths(profile: &Profile) -> BTreeMap<Vec<u64>, f64> {
+    let address = |id: &profile::model::BlockId| profile.blocks[id.index()].address;
+    let own = profile.paths.iter().filter(|path| {
+        let function = &profile.functions[path.function.index()];
+        profile.modules[function.module.index()].path.ends_with("/program")
+    });
+    let key = |path: &profile::model::Path| path.blocks.iter().chain(&path.back_to).map(address).collect();
+    own.map(|path| (key(path), path.count.value)).collect()
+}
+
+#[test]
+fn a_guide_changes_no_counts() {
+    if is_replaced() {
+        return;
+    }
+    let executable = program();
+    let alone = counted(&executable, "--exact=paths");
+    let guide = executable.beside("guide");
+    std::fs::rename(executable.beside("profile"), &guide).expect("a profile");
+    let guide = guide.to_str().expect("a path");
+    let guided = counted_with(&executable, &["--exact=paths", "--guide", guide]);
+    assert!(own_paths(&alone).len() > 20);
+    assert_eq!(own_paths(&alone), own_paths(&guided));
+    assert_eq!(own_blocks(&alone), own_blocks(&guided));
 }

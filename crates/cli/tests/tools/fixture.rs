@@ -125,6 +125,7 @@ pub fn profile_of(program: &Path, n_calls: u64) -> Profile {
     let context = |parent: Option<u32>, function| Context {
         parent: parent.map(ContextId),
         function: FunctionId(function),
+        call_site: None,
         entries: count,
         self_ns: Estimate::exact(1_000_000 * n_calls),
         kernel_ns: Estimate::default(),

@@ -5,10 +5,11 @@
 //! that it may be changed in steps, by `lea`.
 
 use flow::liveness::LiveSet;
-use wire::exact::{CELLS, PATHS};
+use wire::exact::{CELLS, PATH_CYCLES, PATHS};
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
+use super::path_cycles::write_now;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
 use crate::probe::{self, FLAGS_SAVE_END};
@@ -229,11 +230,12 @@ fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_
 }
 
 /// The stub that counts a path in the path table; see [`write_hashed_end`]. An entry is taken by `cmpxchg`, so that a signal handler that counts
-/// meanwhile cannot take the same one.
+/// meanwhile cannot take the same one. What is in brackets is there if paths have cycles.
 ///
 /// ```text
 ///     mov gs:[twin], rdx
 ///     rcx = rax << 32 | rcx                       what is counted
+///     [rax = now; rdx = gs:[charged_tsc]; mov gs:[charged_tsc], rax; sub rax, rdx; mov gs:[ended_cycles], rax]
 ///     rdx = (rcx * HASH_FACTOR >> 64 - bits) << 4
 /// look:
 ///     mov rax, gs:[rdx + PATHS]
@@ -250,20 +252,28 @@ fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_
 ///     jnz look
 ///     inc qword gs:[n_path_entries]
 /// count:
+///     [mov rax, gs:[ended_cycles]; add gs:[rdx + PATH_CYCLES], rax]
 ///     inc qword gs:[rdx + PATHS + 8]
 ///     jmp gs:[twin]
 /// lost:
 ///     inc qword gs:[lost_paths]
 ///     jmp gs:[twin]
 /// ```
-pub(crate) fn write_count_stub(chunk: &mut Chunk) {
+pub(crate) fn write_count_stub(chunk: &mut Chunk, has_cycles: bool) {
     let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
     chunk.begin_run(kind::FORWARD, Original(0), all, [0; 4]);
+    let [look, free, count, lost] = [(); 4].map(|()| chunk.asm.new_label());
+    chunk.asm.store(offset::TWIN, Gpr::RDX);
+    chunk.asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
+    chunk.asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
+    if has_cycles {
+        write_now(chunk);
+        chunk.asm.load(Gpr::RDX, offset::CHARGED_TSC);
+        chunk.asm.store(offset::CHARGED_TSC, Gpr::RAX);
+        chunk.asm.bytes(&[0x48, 0x29, 0xd0]); // sub rax, rdx
+        chunk.asm.store(offset::ENDED_CYCLES, Gpr::RAX);
+    }
     let asm = &mut chunk.asm;
-    let [look, free, count, lost] = [(); 4].map(|()| asm.new_label());
-    asm.store(offset::TWIN, Gpr::RDX);
-    asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
-    asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
     asm.bytes(&[0x48, 0xba]); // mov rdx, HASH_FACTOR
     asm.bytes(&HASH_FACTOR.to_le_bytes());
     asm.bytes(&[0x48, 0x0f, 0xaf, 0xd1]); // imul rdx, rcx
@@ -288,6 +298,11 @@ pub(crate) fn write_count_stub(chunk: &mut Chunk) {
     asm.jump_to_if(Condition::NZ, look);
     asm.increment(offset::N_PATH_ENTRIES);
     asm.bind(count);
+    if has_cycles {
+        asm.load(Gpr::RAX, offset::ENDED_CYCLES);
+        asm.bytes(&[0x65, 0x48, 0x01, 0x82]); // add gs:[rdx + PATH_CYCLES], rax
+        asm.bytes(&PATH_CYCLES.to_le_bytes());
+    }
     asm.bytes(&[0x65, 0x48, 0xff, 0x82]); // inc qword gs:[rdx + PATHS + 8]
     asm.bytes(&(PATHS + 8).to_le_bytes());
     asm.jump_through(offset::TWIN);

@@ -72,8 +72,11 @@ impl Function<'_, '_> {
                 self.write_context_departure(edge, at, live);
             }
         }
-        if matches!(stack, StackChange::Push(_)) && self.return_site(block).is_some() {
-            self.leave_frame(at, keeps_flags);
+        if matches!(stack, StackChange::Push(_)) {
+            if self.return_site(block).is_some() {
+                self.leave_frame(at, keeps_flags);
+            }
+            self.descend_to_call(at, keeps_flags);
         }
         if scratch.is_none() {
             self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);

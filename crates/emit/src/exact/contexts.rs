@@ -3,7 +3,7 @@
 //! The table of contexts and what it means are described in [`wire::exact`]. A copy does four things with the thread's context:
 //!
 //! * **Descent**, where control arrives at an entry of a function. The function's number and the present context are the key of an entry, in which
-//!   the call is counted and which says what the context is from now on. If there is none, the gate makes it, and control arrives once more.
+//!   the call is counted and which says what the context is from now on. If there is none, the gate makes it, and the search starts once more.
 //! * **Frames.** A call leaves the context with the path register, and takes it back when it has returned ([`super::transfers`]).
 //! * **Retaking**, where control arrives at a return site or landing pad by its address: after `longjmp`, or an exception. What the last call left
 //!   that had the same stack pointer is the context of this function. If there is nothing, the context is the root.
@@ -23,7 +23,7 @@
 //!         je new
 //!         add eax, 32; and eax, mask
 //!         jmp look
-//! new:    mov gs:[wanted_context], rcx                        and to the gate
+//! new:    mov gs:[wanted_context], rcx                        and to the gate, which comes back to the start
 //! ```
 //!
 //! Where cycles are counted, those since the last change of context are charged to the context that ends, before each of these:
@@ -35,6 +35,9 @@
 //!         mov ecx, gs:[context]
 //!         add gs:[rcx + CONTEXTS + 24], rax
 //! ```
+//!
+//! **Call sites.** Where these are told apart, a call descends, too, by a number of its own, after the caller's context has been left in the frame. So the
+//! callee's context is a child of the call's, and callees need not know.
 //!
 //! Stubs of the linkage table are no functions of their own: they leave the context alone.
 
@@ -52,9 +55,9 @@ use super::code::{FOUR_SAVES_END, with_register};
 use super::transfers::{ARRIVAL_SAVE_END, CallEnd, saved, write_restore};
 use super::{Cell, CellKind};
 use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, ExitState, Original};
+use crate::chunk::{Chunk, Original};
 use crate::function::Function;
-use crate::probe;
+use crate::{exits, probe};
 
 const KEY: u32 = CONTEXTS + offset_of!(ContextEntry, key) as u32;
 const COUNT: u32 = CONTEXTS + offset_of!(ContextEntry, count) as u32;
@@ -66,15 +69,17 @@ const CYCLES: u32 = CONTEXTS + offset_of!(ContextEntry, cycles) as u32;
 pub(crate) struct FindContext {
     label: Label,
     look: Label,
+    /// Where everything starts.
+    start: Label,
     at: Original,
     saved: u8,
 }
 
-/// The number of a function among those of the chunk that have one, for its contexts.
-pub(crate) fn new_key(chunk: &mut Chunk, entry: Original) -> u32 {
+/// The number of a function among those of the chunk that have one, for its contexts; or of a call.
+pub(crate) fn new_key(chunk: &mut Chunk, kind: CellKind, at: Original) -> u32 {
     let key = chunk.n_keys;
     chunk.n_keys += 1;
-    chunk.new_cells(Cell { kind: CellKind::Context, at: entry.0, to: key });
+    chunk.new_cells(Cell { kind, at: at.0, to: key });
     key
 }
 
@@ -99,7 +104,7 @@ impl Function<'_, '_> {
         match (entry, self.context_key) {
             (Some(EntryKind::Primary | EntryKind::Secondary), Some(key)) => {
                 self.charge(at, live);
-                self.descend(at, live, key);
+                self.descend(at, !(live & LiveSet::ARITHMETIC_FLAGS).is_empty(), key);
             }
             (Some(EntryKind::Primary | EntryKind::Secondary), None) => {}
             (Some(EntryKind::LandingPad), _) => self.retake_context(at, live),
@@ -153,11 +158,20 @@ impl Function<'_, '_> {
         write_restore(chunk, saved);
     }
 
-    fn descend(&mut self, at: Original, live: LiveSet, key: u32) {
-        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
+    /// Before the call at `at`, when its frame has been left.
+    pub(super) fn descend_to_call(&mut self, at: Original, keeps_flags: bool) {
+        if self.module.options.probe.has_call_sites() && self.context_key.is_some() {
+            let key = new_key(self.chunk, CellKind::CallSite, at);
+            self.descend(at, keeps_flags, key);
+            self.chunk.begin_clean_probe(at);
+        }
+    }
+
+    fn descend(&mut self, at: Original, keeps_flags: bool, key: u32) {
         let saved = saved(keeps_flags);
         let chunk = &mut *self.chunk;
-        let [look, other] = [(); 2].map(|()| chunk.asm.new_label());
+        let [start, look, other] = [(); 3].map(|()| chunk.asm.new_label());
+        chunk.asm.bind(start);
         begin(chunk, at, keeps_flags);
         let asm = &mut chunk.asm;
         asm.load_dword(Gpr::RCX, offset::CONTEXT);
@@ -179,7 +193,7 @@ impl Function<'_, '_> {
         asm.store_dword(offset::CONTEXT, Gpr::RAX);
         write_restore(chunk, saved);
         chunk.keys.push(place);
-        self.call_ends.push(CallEnd::FindContext(FindContext { label: other, look, at, saved }));
+        self.call_ends.push(CallEnd::FindContext(FindContext { label: other, look, start, at, saved }));
     }
 
     pub(super) fn write_find_context(&mut self, find: &FindContext) {
@@ -197,8 +211,8 @@ impl Function<'_, '_> {
         chunk.asm.jump_to(find.look);
         chunk.asm.bind(new);
         chunk.asm.store(offset::WANTED_CONTEXT, Gpr::RCX);
-        let exit = chunk.exit(find.at, EndReason::NewContext, ExitState::FlagsSaved);
-        chunk.asm.jump_to(exit);
+        write_restore(chunk, find.saved);
+        exits::write_detour(chunk, find.at, EndReason::NewContext, find.start);
     }
 
     fn retake_context(&mut self, at: Original, live: LiveSet) {

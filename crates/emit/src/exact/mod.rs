@@ -8,12 +8,13 @@
 //!
 //! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
 //!   taken has a cell of its own if its edge does not follow, also where it leaves the function.
-//! * **Paths.** See [`paths`].
+//! * **Paths.** See [`paths`], and [`path_cycles`] for cycles.
 //! * **Contexts.** See [`contexts`].
 
 pub(crate) mod code;
 mod computed;
 pub(crate) mod contexts;
+mod path_cycles;
 mod paths;
 mod plan;
 mod tables;
@@ -35,19 +36,54 @@ pub enum Counting {
     Paths,
     /// Ball-Larus paths, which end wherever control comes to a loop header.
     HeaderPaths,
+    /// Ball-Larus paths, and the cycles on each.
+    PathCycles,
     /// Calls, by calling context.
-    Contexts,
-    /// The same, and Ball-Larus paths by calling context.
-    ContextPaths,
-    /// Calls and cycles, by calling context.
-    ContextCycles,
+    Contexts(Contexts),
+}
+
+/// What is counted with calling contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Contexts {
+    /// Ball-Larus paths, by context.
+    pub paths: bool,
+    /// Cycles: of each path if paths are counted, else of each context.
+    pub cycles: bool,
+    /// Whether calls of the same function from different places of another one lead to different contexts.
+    pub by_call_site: bool,
 }
 
 impl Counting {
+    /// Calls, by calling context.
+    pub const CONTEXTS: Counting = Counting::contexts(false, false);
+    /// The same, and Ball-Larus paths by calling context.
+    pub const CONTEXT_PATHS: Counting = Counting::contexts(true, false);
+    /// The same, and the cycles on each path.
+    pub const CONTEXT_PATH_CYCLES: Counting = Counting::contexts(true, true);
+    /// Calls and cycles, by calling context.
+    pub const CONTEXT_CYCLES: Counting = Counting::contexts(false, true);
+
+    const fn contexts(paths: bool, cycles: bool) -> Counting {
+        Counting::Contexts(Contexts { paths, cycles, by_call_site: false })
+    }
+
+    /// The same with call sites told apart, if there are contexts.
+    #[must_use]
+    pub const fn by_call_site(self) -> Counting {
+        match self {
+            Counting::Contexts(contexts) => Counting::Contexts(Contexts { by_call_site: true, ..contexts }),
+            _ => self,
+        }
+    }
+
     /// Whether paths are counted.
     #[must_use]
     pub fn has_paths(self) -> bool {
-        matches!(self, Counting::Paths | Counting::HeaderPaths | Counting::ContextPaths)
+        match self {
+            Counting::Nothing | Counting::Blocks => false,
+            Counting::Paths | Counting::HeaderPaths | Counting::PathCycles => true,
+            Counting::Contexts(contexts) => contexts.paths,
+        }
     }
 
     /// Where paths are cut.
@@ -59,7 +95,25 @@ impl Counting {
     /// Whether calling contexts are kept.
     #[must_use]
     pub fn has_contexts(self) -> bool {
-        matches!(self, Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles)
+        matches!(self, Counting::Contexts(_))
+    }
+
+    /// Whether calling contexts have cycles.
+    #[must_use]
+    pub fn has_context_cycles(self) -> bool {
+        matches!(self, Counting::Contexts(Contexts { paths: false, cycles: true, .. }))
+    }
+
+    /// Whether paths have cycles.
+    #[must_use]
+    pub fn has_path_cycles(self) -> bool {
+        matches!(self, Counting::PathCycles | Counting::Contexts(Contexts { paths: true, cycles: true, .. }))
+    }
+
+    /// Whether call sites are told apart.
+    #[must_use]
+    pub fn has_call_sites(self) -> bool {
+        matches!(self, Counting::Contexts(Contexts { by_call_site: true, .. }))
     }
 }
 
@@ -92,17 +146,21 @@ pub enum CellKind {
     LostPaths = 5,
     /// The function at `at` has calling contexts, by its key `to`; has no cell.
     Context = 6,
+    /// The call at `at` has, likewise.
+    CallSite = 7,
 }
 
 impl CellKind {
-    /// Whether `to` is the function's key.
+    /// Whether `to` is a key.
     pub(crate) fn has_key(self) -> bool {
-        matches!(self, CellKind::HashedPaths | CellKind::Context)
+        matches!(self, CellKind::HashedPaths | CellKind::Context | CellKind::CallSite)
     }
 
     pub(crate) fn from_u8(number: u8) -> Option<CellKind> {
-        use CellKind::{Block, Context, Edge, HashedPaths, LostPaths, Paths, Target};
-        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context].into_iter().find(|&kind| kind as u8 == number)
+        use CellKind::{Block, CallSite, Context, Edge, HashedPaths, LostPaths, Paths, Target};
+        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context, CallSite]
+            .into_iter()
+            .find(|&kind| kind as u8 == number)
     }
 }
 
@@ -114,7 +172,7 @@ impl Cell {
             CellKind::Block | CellKind::Edge | CellKind::LostPaths => 1,
             CellKind::Target => 2,
             CellKind::Paths => self.to,
-            CellKind::HashedPaths | CellKind::Context => 0,
+            CellKind::HashedPaths | CellKind::Context | CellKind::CallSite => 0,
         }
     }
 }

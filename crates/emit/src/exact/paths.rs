@@ -19,8 +19,7 @@ use flow::callgraph::FunctionId;
 use flow::cfg::{Cfg, EdgeKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::paths::{
-    DEFAULT_MAX_PATHS, EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, estimate_weights,
-    max_paths_with_restarts,
+    DEFAULT_MAX_PATHS, EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, max_paths_with_restarts,
 };
 
 use super::code::{Paths, RowEntry};
@@ -43,7 +42,7 @@ pub(super) fn plan(
 ) -> Option<Plan> {
     let function = module.function(id);
     let cfg = &function.cfg;
-    let weights = estimate_weights(&cfg.graph, &function.loops);
+    let weights = function.path_weights();
     let return_sites = cfg.return_sites();
     let options = PlanOptions {
         truncation,
@@ -81,7 +80,7 @@ pub(super) fn plan(
     }
     let paths = if let Some(paths) = paths {
         paths
-    } else if is_small {
+    } else if is_small && !module.options.probe.has_path_cycles() {
         Paths::Cells(chunk.new_cells(Cell { kind: CellKind::Paths, at: entry, to: n_ids as u32 }))
     } else {
         let key = chunk.n_keys;

@@ -37,15 +37,15 @@ impl Plan {
         match counting {
             Counting::Nothing => Plan::nothing(module.function(id)),
             Counting::Blocks => Plan::blocks(module, id, chunk),
-            Counting::Paths | Counting::HeaderPaths => {
+            Counting::Paths | Counting::HeaderPaths | Counting::PathCycles => {
                 let plan = paths::plan(module, id, counting.truncation(), None, chunk);
                 plan.unwrap_or_else(|| Plan::blocks(module, id, chunk))
             }
-            Counting::ContextPaths if has_context => {
+            Counting::Contexts(contexts) if contexts.paths && has_context => {
                 let plan = paths::plan(module, id, counting.truncation(), Some(Paths::Context), chunk);
                 plan.unwrap_or_else(|| Plan::apart(module.function(id)))
             }
-            Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles => Plan::apart(module.function(id)),
+            Counting::Contexts(_) => Plan::apart(module.function(id)),
         }
     }
 

@@ -133,6 +133,7 @@ impl Function<'_, '_> {
         if returns {
             self.leave_frame(at, keeps_flags);
         }
+        self.descend_to_call(at, keeps_flags);
         if returns && !keeps_flags {
             self.call_and_land(next, Callee::At(target));
         } else {
@@ -183,6 +184,9 @@ impl Function<'_, '_> {
     pub(super) fn leave_frame(&mut self, at: Original, keeps_flags: bool) {
         if !self.has_frame() {
             return;
+        }
+        if self.has_path_cycles() {
+            self.leave_cycles(at, keeps_flags);
         }
         let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
@@ -244,6 +248,9 @@ impl Function<'_, '_> {
         }
         if dead.is_none() {
             write_restore(chunk, saved(keeps_flags));
+        }
+        if self.has_path_cycles() {
+            self.take_cycles(next, live);
         }
     }
 

@@ -21,8 +21,9 @@ use crate::Probe;
 use crate::chunk::Original;
 use crate::module::Module;
 
-/// Instructions of one walk. The longest way, to a target that is in no cluster, has some hundred.
-const MAX_STEPS: u32 = 1000;
+/// Instructions of one walk. The longest way, to a target that is in no cluster, has some hundred; where call sites are told apart, it is gone for
+/// each outcome of the search for the context.
+const MAX_STEPS: u32 = 4000;
 
 /// Follows the copy and remembers what it has seen.
 pub(super) struct Walker<'a, 'data> {

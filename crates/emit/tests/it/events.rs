@@ -9,7 +9,7 @@ use crate::shapes::{COUNTED, SHAPES};
 
 const LOADS: &str = include_str!("../loads.S");
 const NOTED: &str = include_str!("../noted.S");
-const COUNTINGS: [Counting; 4] = [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::ContextPaths];
+const COUNTINGS: [Counting; 4] = [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::CONTEXT_PATHS];
 
 #[test]
 fn all_shapes_verify() {

@@ -38,7 +38,7 @@ fn counting_paths() {
 
 #[test]
 fn keeping_contexts() {
-    check("contexts.txt", Probe::Exact(Counting::Contexts));
+    check("contexts.txt", Probe::Exact(Counting::CONTEXTS));
 }
 
 #[track_caller]

@@ -145,12 +145,17 @@ fn every_bit_of_code_that_counts_paths_matters() {
 
 #[test]
 fn every_bit_of_code_that_keeps_contexts_matters() {
-    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::ContextPaths), NO_EVENTS);
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()), NO_EVENTS);
 }
 
 #[test]
 fn every_bit_of_code_that_charges_cycles_matters() {
-    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::ContextCycles), NO_EVENTS);
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::CONTEXT_CYCLES), NO_EVENTS);
+}
+
+#[test]
+fn every_bit_of_code_that_times_paths_matters() {
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::PathCycles), NO_EVENTS);
 }
 
 #[test]
@@ -160,9 +165,11 @@ fn every_cell_matters() {
         Counting::Nothing,
         Counting::Blocks,
         Counting::Paths,
-        Counting::Contexts,
-        Counting::ContextPaths,
-        Counting::ContextCycles,
+        Counting::PathCycles,
+        Counting::CONTEXTS,
+        Counting::CONTEXT_PATHS,
+        Counting::CONTEXT_PATH_CYCLES.by_call_site(),
+        Counting::CONTEXT_CYCLES,
     ] {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let Layout { addresses, runs, cells, cell_uses, cell_uses_end, .. } = subject.layout;
@@ -184,9 +191,11 @@ fn every_landing_matters() {
         Counting::Nothing,
         Counting::Blocks,
         Counting::Paths,
-        Counting::Contexts,
-        Counting::ContextPaths,
-        Counting::ContextCycles,
+        Counting::PathCycles,
+        Counting::CONTEXTS,
+        Counting::CONTEXT_PATHS,
+        Counting::CONTEXT_PATH_CYCLES.by_call_site(),
+        Counting::CONTEXT_CYCLES,
     ] {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let start = subject.layout.cell_uses_end;
@@ -216,8 +225,9 @@ fn every_run_matters() {
     every_run_of_a_copy_matters(&assemble(SHAPES), Probe::Trace, NO_EVENTS);
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks), NO_EVENTS);
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths), NO_EVENTS);
-    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextPaths), NO_EVENTS);
-    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextCycles), NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()), NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::CONTEXT_CYCLES), NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::PathCycles), NO_EVENTS);
 }
 
 pub fn every_run_of_a_copy_matters(file: &[u8], probe: Probe, events: Events) {
@@ -252,7 +262,7 @@ fn every_twin_matters() {
     every_twin_of_a_copy_matters(&assemble(SHAPES), Probe::Trace);
     every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Blocks));
     every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths));
-    every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::ContextPaths));
+    every_twin_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::CONTEXT_PATHS));
 }
 
 fn every_twin_of_a_copy_matters(file: &[u8], probe: Probe) {

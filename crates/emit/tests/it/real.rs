@@ -11,8 +11,8 @@ const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
 const EXACT: [Probe; 4] = [
     Probe::Exact(Counting::Blocks),
     Probe::Exact(Counting::Paths),
-    Probe::Exact(Counting::ContextPaths),
-    Probe::Exact(Counting::ContextCycles),
+    Probe::Exact(Counting::CONTEXT_PATHS),
+    Probe::Exact(Counting::CONTEXT_CYCLES),
 ];
 
 #[track_caller]

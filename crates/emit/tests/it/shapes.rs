@@ -1,6 +1,6 @@
 //! One function for each shape of code that copies treat in a way of its own.
 
-use emit::{CellKind, Counting, Events, Options, Probe, SkipReason};
+use emit::{CellKind, Contexts, Counting, Events, Options, Probe, SkipReason};
 use flow::Sequential;
 use wire::clusters::N_CLUSTERS;
 use wire::sample::EndReason;
@@ -33,17 +33,23 @@ fn all_shapes_verify_when_they_are_counted() {
         Counting::Blocks,
         Counting::Paths,
         Counting::HeaderPaths,
-        Counting::Contexts,
-        Counting::ContextPaths,
-        Counting::ContextCycles,
+        Counting::PathCycles,
+        Counting::CONTEXTS,
+        Counting::CONTEXT_PATHS,
+        Counting::CONTEXT_PATH_CYCLES,
+        Counting::CONTEXT_CYCLES,
+        Counting::CONTEXT_PATHS.by_call_site(),
+        Counting::CONTEXT_CYCLES.by_call_site(),
     ] {
         let copy = check(&parse(&file), "shapes", Probe::Exact(counting));
         let has = |kind: CellKind| copy.cells().iter().any(|cell| cell.kind == kind);
         let expected = match counting {
+            Counting::Contexts(Contexts { by_call_site: true, .. }) => vec![CellKind::Context, CellKind::CallSite],
             Counting::Nothing => vec![CellKind::Target],
             Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
-            Counting::Contexts | Counting::ContextCycles => vec![CellKind::Target, CellKind::Context],
-            Counting::ContextPaths => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
+            Counting::Contexts(Contexts { paths: false, .. }) => vec![CellKind::Target, CellKind::Context],
+            Counting::Contexts(_) => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
+            Counting::PathCycles => vec![CellKind::Target, CellKind::HashedPaths, CellKind::LostPaths],
             Counting::Paths | Counting::HeaderPaths => {
                 vec![CellKind::Target, CellKind::Paths, CellKind::HashedPaths, CellKind::LostPaths]
             }
@@ -58,7 +64,7 @@ fn copies_verify_in_every_cluster() {
     let image = parse(&file);
     let flow = flow::analyze(&image, &Sequential);
     for cluster in 0..N_CLUSTERS {
-        let exact = [Counting::Blocks, Counting::Paths, Counting::ContextPaths].map(Probe::Exact);
+        let exact = [Counting::Blocks, Counting::Paths, Counting::CONTEXT_PATHS].map(Probe::Exact);
         for probe in exact.into_iter().chain([Probe::Trace]) {
             let options = Options { cluster, probe, events: Events::default() };
             let copy = emit::translate(&image, &flow, options, &Sequential);

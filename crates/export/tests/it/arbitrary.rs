@@ -91,6 +91,7 @@ fn add_contexts(parts: &Parts, profile: &mut Profile) {
         profile.contexts.push(Context {
             parent,
             function,
+            call_site: None,
             entries: *entries,
             self_ns: *self_ns,
             kernel_ns: *kernel_ns,

@@ -153,6 +153,7 @@ fn contexts() -> Vec<Context> {
     let context = |parent: Option<u32>, function, entries, self_ns, kernel_ns| Context {
         parent: parent.map(ContextId),
         function,
+        call_site: None,
         entries: about(entries),
         self_ns: about(self_ns),
         kernel_ns: about(kernel_ns),

@@ -39,9 +39,13 @@ pub(super) fn profile(modules: &[Counted], contexts: &CountedContexts) -> Profil
     }
     profile.contexts =
         contexts.rows.iter().filter_map(|row| Some(context(row, functions.id(modules, row.function)?))).collect();
-    for row in &profile.contexts {
-        if let Some(function) = profile.functions.get_mut(row.function.index()) {
-            function.self_ns += row.self_ns;
+    // Contexts have the times of all that ran in them, paths only those of whole ones.
+    let has_times = profile.contexts.iter().any(|row| row.self_ns.value > 0.0);
+    let of_contexts = profile.contexts.iter().map(|row| (row.function, row.self_ns));
+    let of_paths = profile.paths.iter().filter(|_| !has_times).map(|row| (row.function, row.self_ns));
+    for (function, self_ns) in of_contexts.chain(of_paths) {
+        if let Some(function) = profile.functions.get_mut(function.index()) {
+            function.self_ns += self_ns;
         }
     }
     profile.recursions = contexts.recursions.iter().map(|(&(from, to), &n)| recursion(from, to, n)).collect();
@@ -57,7 +61,8 @@ pub(super) fn profile(modules: &[Counted], contexts: &CountedContexts) -> Profil
 fn context(row: &CountedContext, function: FunctionId) -> Context {
     let parent = row.parent.map(|ContextNumber(parent)| ContextId(parent));
     let (self_ns, kernel_ns) = (Estimate::measured(row.self_ns), Estimate::default());
-    Context { parent, function, entries: Estimate::exact(row.n_calls), self_ns, kernel_ns }
+    let (call_site, entries) = (row.call_site, Estimate::exact(row.n_calls));
+    Context { parent, function, call_site, entries, self_ns, kernel_ns }
 }
 
 fn recursion(ContextNumber(from): ContextNumber, ContextNumber(to): ContextNumber, n: u64) -> Recursion {
@@ -199,7 +204,8 @@ impl<'a> ModuleRows<'a> {
             let is_branch = |block: &&Block| matches!(block.end, BlockEnd::Branch | BlockEnd::IndirectJump);
             let (function, n_branches) = (of_path().next()?.function, of_path().filter(is_branch).count() as u32);
             let back_to = back_to.and_then(|block| self.id(block));
-            let (count, self_ns) = (Estimate::exact(n), Estimate::default());
+            let ns = self.counted.path_ns.get(&number).copied().unwrap_or(0.0);
+            let (count, self_ns) = (Estimate::exact(n), Estimate::measured(ns));
             name(number, PathId(next));
             next += 1;
             Some(Path { function, blocks, back_to, n_branches, count, self_ns })

@@ -17,6 +17,7 @@ pub struct ContextNumber(pub(super) u32);
 pub(super) struct CountedContext {
     pub parent: Option<ContextNumber>,
     pub function: CodePlace,
+    pub call_site: Option<u64>,
     pub n_calls: u64,
     pub self_ns: f64,
 }
@@ -32,7 +33,7 @@ pub struct PathNumber {
 #[derive(Debug, Default)]
 pub(super) struct CountedContexts {
     pub rows: Vec<CountedContext>,
-    numbers: FxHashMap<(Option<ContextNumber>, CodePlace), ContextNumber>,
+    numbers: FxHashMap<(Option<ContextNumber>, CodePlace, Option<u64>), ContextNumber>,
     pub recursions: BTreeMap<(ContextNumber, ContextNumber), u64>,
     pub paths: FxHashMap<(ContextNumber, PathNumber), u64>,
 }
@@ -41,7 +42,8 @@ const NO_CONTEXT: Error = Error::BadCode("a count of a context that was not name
 const NO_PATH: Error = Error::BadCode("a count of a path that was not named");
 
 impl ExactBuilder {
-    /// A function was called `n` times from a context; nothing is the start of a thread or handler.
+    /// A function was called `n` times from a context; nothing is the start of a thread or handler. Calls from different addresses lead to different
+    /// contexts, if addresses are given.
     ///
     /// # Errors
     /// If there is no such function or context.
@@ -49,6 +51,7 @@ impl ExactBuilder {
         &mut self,
         parent: Option<ContextNumber>,
         function: CodePlace,
+        call_site: Option<u64>,
         n: u64,
     ) -> Result<ContextNumber, Error> {
         if self.counted(function.module)?.entries.get(function.index as usize).is_none() {
@@ -56,8 +59,8 @@ impl ExactBuilder {
         }
         parent.map_or(Ok(()), |parent| self.check_context(parent))?;
         let contexts = &mut self.contexts.rows;
-        let number = *self.contexts.numbers.entry((parent, function)).or_insert_with(|| {
-            contexts.push(CountedContext { parent, function, n_calls: 0, self_ns: 0.0 });
+        let number = *self.contexts.numbers.entry((parent, function, call_site)).or_insert_with(|| {
+            contexts.push(CountedContext { parent, function, call_site, n_calls: 0, self_ns: 0.0 });
             ContextNumber(contexts.len() as u32 - 1)
         });
         if let Some(row) = self.contexts.rows.get_mut(number.0 as usize) {

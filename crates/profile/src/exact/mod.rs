@@ -6,7 +6,7 @@
 //! ([`ExactBuilder::stretch`]) count in blocks and edges alone.
 //!
 //! All numbers are without error ([`Estimate::exact`]), and what was not seen did not happen. Tables that counters of control flow say
-//! nothing about (threads, system calls; times, unless contexts have them) are empty; they and names are the caller's to fill in.
+//! nothing about (threads, system calls; times, unless contexts or paths have them) are empty; they and names are the caller's to fill in.
 
 mod assemble;
 mod contexts;
@@ -67,6 +67,8 @@ struct Counted {
     /// Edges that ended a path.
     back_edges: FxHashSet<(u32, u32)>,
     paths: FxHashMap<PathKey, CountedPath>,
+    /// Times by number of the path.
+    path_ns: FxHashMap<u32, f64>,
     calls: FxHashMap<CallKey, u64>,
 }
 
@@ -130,6 +132,7 @@ impl ExactBuilder {
             edges: FxHashMap::default(),
             back_edges: FxHashSet::default(),
             paths: FxHashMap::default(),
+            path_ns: FxHashMap::default(),
             calls: FxHashMap::default(),
         });
         self.module_ids.insert(key, id);
@@ -175,6 +178,17 @@ impl ExactBuilder {
         let path = paths.entry(PathKey { blocks: blocks.into(), back_to }).or_insert(next);
         path.n = path.n.saturating_add(n);
         Ok(PathNumber { module, number: path.number })
+    }
+
+    /// So much time was spent on a path itself.
+    ///
+    /// # Errors
+    /// If there is no such module.
+    pub fn path_time(&mut self, path: PathNumber, ns: f64) -> Result<(), Error> {
+        if ns > 0.0 {
+            *self.counted(path.module)?.path_ns.entry(path.number).or_default() += ns;
+        }
+        Ok(())
     }
 
     /// Blocks ran one after the other `n` times, on a path that is not known as a whole.

@@ -21,7 +21,7 @@ pub(crate) struct Keys {
     edges: Interner<(BlockId, BlockId, EdgeKind)>,
     paths: Interner<(FunctionId, Box<[BlockId]>, Option<BlockId>)>,
     calls: Interner<(BlockId, FunctionId, bool)>,
-    contexts: Interner<(Option<ContextId>, FunctionId)>,
+    contexts: Interner<(Option<ContextId>, FunctionId, Option<u64>)>,
     recursions: Interner<(ContextId, ContextId)>,
     context_paths: Interner<(ContextId, PathId)>,
     loops: Interner<(FunctionId, BlockId)>,
@@ -85,7 +85,8 @@ impl Keys {
         let mut contexts: Vec<ContextId> = Vec::with_capacity(profile.contexts.len());
         for row in &profile.contexts {
             let parent = row.parent.map(|id| contexts[id.index()]);
-            contexts.push(ContextId(self.contexts.number((parent, functions[row.function.index()]))));
+            let key = (parent, functions[row.function.index()], row.call_site);
+            contexts.push(ContextId(self.contexts.number(key)));
         }
         let paths = self.paths(profile, &functions, &blocks);
         Handles {

@@ -105,7 +105,7 @@ impl Profile {
             }
         }
         // The smallest comes off the stack first.
-        let by_function = |index: &usize| Reverse(self.contexts[*index].function);
+        let by_function = |index: &usize| Reverse((self.contexts[*index].function, self.contexts[*index].call_site));
         pending.sort_by_key(by_function);
         let mut order = Vec::with_capacity(self.contexts.len());
         while let Some(index) = pending.pop() {

@@ -49,6 +49,7 @@ pub fn program() -> Profile {
     let context = |parent: Option<u32>, function, entries, self_ns, kernel_ns| Context {
         parent: parent.map(ContextId),
         function,
+        call_site: None,
         entries: exact(entries),
         self_ns: exact(self_ns),
         kernel_ns: exact(kernel_ns),

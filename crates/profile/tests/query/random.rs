@@ -201,7 +201,7 @@ fn add_contexts(profile: &mut Profile, random: &mut Random, size: Size) {
                 let context = ContextId(n_contexts);
                 profile.context_paths.push(ContextPath { context, path, count: random.estimate() });
             }
-            profile.contexts.push(Context { parent, function, entries, self_ns, kernel_ns });
+            profile.contexts.push(Context { parent, function, call_site: None, entries, self_ns, kernel_ns });
         }
     }
     for context in (0..profile.contexts.len() as u32).step_by(5).map(ContextId) {

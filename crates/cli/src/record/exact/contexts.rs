@@ -2,6 +2,8 @@
 //!
 //! Threads have tables of their own, in which a context is a place ([`wire::exact`]). Here, contexts of the same functions, called in the same way, are the
 //! same node, whichever thread or process they come from. Functions have numbers that are good for the process only and become those of modules.
+//!
+//! Where call sites are told apart, a call is a node, too, between caller and callee. In the profile it is a property of the callee's context.
 
 use anyhow::Result;
 use emit::CellKind;
@@ -80,10 +82,12 @@ impl Tree {
         }
     }
 
-    /// Adds a path that ran in the context at a place of an area that was added.
-    pub fn add_path(&mut self, area: &AreaContexts, place: u32, path: u32, count: u64) {
+    /// Adds a path that ran so often and so many cycles in the context at a place of an area that was added.
+    pub fn add_path(&mut self, area: &AreaContexts, place: u32, path: u32, (count, cycles): (u64, u64)) {
         if let Some(&node) = area.nodes.get(&place) {
             *self.paths.entry((node, path)).or_default() += count;
+            let node = &mut self.nodes[node as usize];
+            node.cycles = node.cycles.saturating_add(cycles);
         }
     }
 
@@ -126,11 +130,12 @@ impl Tree {
     pub fn fill(
         &self,
         builder: &mut ExactBuilder,
-        functions: &FxHashMap<Callee, CodePlace>,
+        places: &Places,
         paths: &FxHashMap<(CodePlace, u64), PathNumber>,
         counts_entries: bool,
         ns_per_cycle: f64,
     ) -> Result<()> {
+        let functions = &places.functions;
         let mut numbers: Vec<Option<ContextNumber>> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
             let parent = node.parent.and_then(|parent| numbers.get(parent as usize).copied().flatten());
@@ -139,12 +144,16 @@ impl Tree {
                     if counts_entries {
                         builder.entries(place.module, place.index, node.n_calls)?;
                     }
-                    let number = builder.context(parent, place, node.n_calls)?;
-                    builder.context_time(number, node.cycles as f64 * ns_per_cycle)?;
-                    Some(number)
+                    let around = node.parent.and_then(|parent| self.nodes.get(parent as usize));
+                    let call_site = around.and_then(|around| places.call_sites.get(&around.callee)).copied();
+                    Some(builder.context(parent, place, call_site, node.n_calls)?)
                 }
                 None => parent,
             };
+            // What has passed since a call, and before its callee was entered, is the caller's.
+            if let Some(number) = number {
+                builder.context_time(number, node.cycles as f64 * ns_per_cycle)?;
+            }
             numbers.push(number);
         }
         for (&(node, path), &count) in &self.paths {
@@ -169,7 +178,21 @@ impl Tree {
     }
 }
 
+/// What numbers stand for.
+#[derive(Debug, Default)]
+pub struct Places {
+    pub functions: FxHashMap<Callee, CodePlace>,
+    /// Addresses of calls.
+    pub call_sites: FxHashMap<Callee, u64>,
+}
+
+/// Calls of a module by their numbers.
+pub fn numbered_calls(cells: &[emit::Cell]) -> impl Iterator<Item = (u32, u32)> + '_ {
+    cells.iter().filter(|cell| cell.kind == CellKind::CallSite).map(|cell| (cell.to, cell.at))
+}
+
 /// Functions of a module by their numbers.
 pub fn numbered(cells: &[emit::Cell]) -> impl Iterator<Item = (u32, u32)> + '_ {
-    cells.iter().filter(|cell| cell.kind == CellKind::Context).map(|cell| (cell.to, cell.at))
+    let has_number = |cell: &&emit::Cell| matches!(cell.kind, CellKind::Context | CellKind::HashedPaths);
+    cells.iter().filter(has_number).map(|cell| (cell.to, cell.at))
 }

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use attach::ExactCounters;
-use profile::exact::{CodePlace, ExactBuilder};
+use attach::{ExactCounters, PathCount};
+use profile::exact::{CodePlace, ExactBuilder, PathNumber};
 use profile::model::{ModuleId, Profile};
 use rustc_hash::FxHashMap;
 use wire::control::NativeReason;
 
-use self::contexts::{AreaContexts, Callee, Tree};
+use self::contexts::{AreaContexts, Places, Tree};
 use self::counts::{Added, Gaps};
 
 use crate::props;
@@ -26,16 +26,19 @@ use crate::record::process::Watched;
 use crate::record::translation::Translation;
 
 /// What copies count.
-pub fn counting(exact: props::Exact) -> emit::Counting {
-    match exact {
+pub fn counting(exact: props::Exact, by_call_site: bool) -> emit::Counting {
+    let counting = match exact {
         props::Exact::Paths => emit::Counting::Paths,
         props::Exact::HeaderPaths => emit::Counting::HeaderPaths,
+        props::Exact::PathCycles => emit::Counting::PathCycles,
         props::Exact::Blocks => emit::Counting::Blocks,
-        props::Exact::Contexts => emit::Counting::Contexts,
-        props::Exact::ContextPaths => emit::Counting::ContextPaths,
-        props::Exact::ContextCycles => emit::Counting::ContextCycles,
+        props::Exact::Contexts => emit::Counting::CONTEXTS,
+        props::Exact::ContextPaths => emit::Counting::CONTEXT_PATHS,
+        props::Exact::ContextPathCycles => emit::Counting::CONTEXT_PATH_CYCLES,
+        props::Exact::ContextCycles => emit::Counting::CONTEXT_CYCLES,
         props::Exact::Nothing => emit::Counting::Nothing,
-    }
+    };
+    if by_call_site { counting.by_call_site() } else { counting }
 }
 
 /// Counters of all processes that have ended.
@@ -62,6 +65,8 @@ pub struct Counted {
     pub cells: Vec<u64>,
     /// By number of the function among those of the module that have a key, and path.
     pub paths: HashMap<(u32, u32), u64>,
+    /// The cycles on them, likewise.
+    pub path_cycles: HashMap<(u32, u32), u64>,
     /// Where its functions were when threads ended.
     pub stops: Vec<counts::Stop>,
 }
@@ -94,6 +99,7 @@ impl Totals {
                 translation: Arc::clone(translation),
                 cells: vec![0; n_cells as usize],
                 paths: HashMap::new(),
+                path_cycles: HashMap::new(),
                 stops: Vec::new(),
             });
         }
@@ -116,17 +122,21 @@ impl Totals {
             let mut contexts = AreaContexts::default();
             watched.process.for_each_context(area, &mut |place, entry| contexts.insert(place, entry))?;
             self.contexts.add(&mut contexts, &|number| owner(&key_places, number));
-            watched.process.for_each_path(area, &mut |key, count| {
+            watched.process.for_each_path(area, &mut |PathCount { key, count, cycles }| {
                 let number = (key >> 32) as u32;
                 let number = if contexts.is_empty() {
                     Some(number)
                 } else {
-                    self.contexts.add_path(&contexts, number, key as u32, count);
+                    self.contexts.add_path(&contexts, number, key as u32, (count, cycles));
                     contexts.function_at(number)
                 };
                 let Some((module, function)) = number.and_then(|number| owner(&key_places, number)) else { return };
                 if let Some(module) = modules.get_mut(&module) {
                     *module.paths.entry((function, key as u32)).or_default() += count;
+                    if cycles != 0 {
+                        let sum = module.path_cycles.entry((function, key as u32)).or_default();
+                        *sum = sum.saturating_add(cycles);
+                    }
                 }
             })
         });
@@ -152,30 +162,56 @@ impl Totals {
         let mut in_profile = HashMap::new();
         let mut modules: Vec<(&ModuleId, &Counted)> = self.modules.iter().collect();
         modules.sort_by_key(|&(id, _)| *id);
-        let counting = counting(exact);
-        let mut functions: FxHashMap<Callee, CodePlace> = FxHashMap::default();
+        let counting = counting(exact, false);
+        let mut places = Places::default();
         let mut paths = FxHashMap::default();
         for (&id, counted) in modules {
             let name = names.get(&id).cloned().unwrap_or_default();
             let mut number = |number, place| {
-                functions.insert((id, number), place);
+                places.functions.insert((id, number), place);
             };
             match add_module(&mut builder, &name, counted, counting, &mut number) {
                 Ok((number, added)) => {
                     in_profile.insert(id, number);
                     outcome.gaps.insert(name, added.gaps);
                     paths.extend(added.paths);
+                    let copy = &counted.translation.copy;
+                    let address = |at: u32| copy.base().offset(u64::from(at)).0;
+                    let calls = contexts::numbered_calls(copy.cells());
+                    places.call_sites.extend(calls.map(|(key, at)| ((id, key), address(at))));
                 }
                 Err(error) => outcome.problems.push(format!("{name}: {error:#}")),
             }
         }
         let counts_entries = !counting.has_paths();
-        if let Err(error) = self.contexts.fill(&mut builder, &functions, &paths, counts_entries, ns_per_cycle) {
+        if let Err(error) = self.contexts.fill(&mut builder, &places, &paths, counts_entries, ns_per_cycle) {
             outcome.problems.push(format!("calling contexts: {error:#}"));
+        }
+        if let Err(error) = self.add_path_times(&mut builder, &places, &paths, ns_per_cycle) {
+            outcome.problems.push(format!("cycles of paths: {error:#}"));
         }
         outcome.profile = builder.profile();
         outcome.profile.values = self.values.rows(&in_profile);
         outcome
+    }
+
+    /// Cycles on paths become times. Those of paths of which only the rest is known have no place.
+    fn add_path_times(
+        &self,
+        builder: &mut ExactBuilder,
+        places: &Places,
+        paths: &FxHashMap<(CodePlace, u64), PathNumber>,
+        ns_per_cycle: f64,
+    ) -> Result<()> {
+        for (&id, counted) in &self.modules {
+            for (&(function, path), &cycles) in &counted.path_cycles {
+                let place = places.functions.get(&(id, function));
+                if let Some(&path) = place.and_then(|&place| paths.get(&(place, u64::from(path)))) {
+                    builder.path_time(path, cycles as f64 * ns_per_cycle)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -14,9 +14,11 @@ fn what(exact: Exact) -> &'static str {
     match exact {
         Exact::Paths => "paths",
         Exact::HeaderPaths => "paths between loop headers",
+        Exact::PathCycles => "paths with cycles",
         Exact::Blocks => "blocks",
         Exact::Contexts => "calling contexts",
         Exact::ContextPaths => "paths by calling context",
+        Exact::ContextPathCycles => "paths with cycles, by calling context",
         Exact::ContextCycles => "calling contexts with cycles",
         Exact::Nothing => "nothing",
     }

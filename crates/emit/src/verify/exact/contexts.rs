@@ -1,7 +1,8 @@
 //! What must be done so that calling contexts are right, and what instructions do to them.
 //!
 //! * Arriving at an entry of a function by its address makes the context that of the function's entry in the table, after the call was counted
-//!   there, or else goes to the gate, having counted nothing.
+//!   there. If there is none, the gate makes it, and the search starts again; nothing has been counted meanwhile.
+//! * Where call sites are told apart, a call does the same by its own number, after the caller's context was left in the frame.
 //! * Arriving at a return site or landing pad by its address makes the context what a frame with the same stack pointer has, or else the root.
 //! * A tail call makes it the one around the function.
 //! * Where cycles are counted, those since the last time are charged to the present context before each of these, and after a return.
@@ -16,6 +17,7 @@ use wire::sample::EndReason;
 
 use super::super::Fault;
 use super::super::state::{Flags, RAX, RCX, RDX, State, Value};
+use super::super::step::Step;
 use super::cells::Cells;
 use super::duties::Duties;
 use super::state::{Context, ContextSearch, Done, Known, Outcome};
@@ -129,6 +131,17 @@ pub(super) fn want(state: &mut State, from: usize) -> Option<()> {
     is_missing.then(|| state.why = Some(EndReason::NewContext))
 }
 
+/// The gate makes the entry and goes on at the address in `twin`, with everything as it was. What is known about entries is not known any more.
+pub(super) fn made(state: &mut State) -> Option<Step> {
+    let Value::Exact(Known::Place(back)) = state.fields.twin else { return None };
+    let is_ready = state.why == Some(EndReason::NewContext) && state.is_at(state.fields.target) && state.is_restored();
+    is_ready.then_some(())?;
+    (state.why, state.end_reason) = (None, None);
+    state.fields.twin = Value::Junk;
+    state.exact.search = ContextSearch::Looking;
+    Some(Step::Back(back))
+}
+
 /// Comparisons with the key of an entry.
 pub(super) fn compare(state: &State, insn: &Instruction) -> Option<Outcome> {
     let has_key = matches!(state.registers[RCX], Value::Exact(Known::ContextKey(..)));
@@ -165,6 +178,10 @@ pub(super) fn calculate(state: &mut State, insn: &Instruction) -> Option<Known> 
         (Code::Sub_rm64_r64, Known::Now) if [first, second] == [Register::RAX, Register::RCX] => {
             let has_both = rcx? == Known::Charged && state.exact.has_noted_time;
             has_both.then_some(Known::Elapsed)?
+        }
+        (Code::Sub_rm64_r64, Known::Now) if [first, second] == [Register::RAX, Register::RDX] => {
+            let has_both = state.registers[RDX] == Value::Exact(Known::Charged) && state.exact.has_noted_start;
+            has_both.then_some(Known::PathTime)?
         }
         (Code::Imul_r64_rm64, Known::Factor) if [first, second] == [Register::RAX, Register::RCX] => {
             matches!(rcx?, Known::ContextKey(..)).then_some(Known::ContextHash)?

@@ -12,9 +12,9 @@ use image::Svma;
 
 use super::super::Fault;
 use super::cells::Cells;
-use super::contexts;
 use super::paths::{self, Rows};
 use super::state::{Done, Left, Progress};
+use super::{clock, contexts};
 use crate::Probe;
 use crate::exact::{CellKind, Counting};
 use crate::module::Module;
@@ -43,7 +43,7 @@ impl Duty {
         behind: Some(Done::NOTHING),
         at_row_end: None,
         gone: Done::NOTHING,
-        leaves: Left { has_path: false, has_context: false, has_key: false },
+        leaves: Left { has_path: false, has_context: false, has_cycles: false, has_key: false },
         by_table: false,
     };
 
@@ -92,18 +92,23 @@ impl Duties {
                 Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter)?,
                 None => Duties { tables: paths::plain_tables(module, id), ..Duties::default() },
             };
+            if counting.has_path_cycles() {
+                duties = clock::timed(duties);
+            }
             contexts::add(module, id, key, &mut duties);
             return Ok(duties);
         }
         match counting {
             Counting::Blocks => blocks(module, id, cells),
+            Counting::PathCycles => match paths::counter(module, id, cells)? {
+                Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter).map(clock::timed),
+                None => blocks(module, id, cells),
+            },
             Counting::Paths | Counting::HeaderPaths => match paths::counter(module, id, cells)? {
                 Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter),
                 None => blocks(module, id, cells),
             },
-            Counting::Nothing | Counting::Contexts | Counting::ContextPaths | Counting::ContextCycles => {
-                Ok(Duties::default())
-            }
+            _ => Ok(Duties::default()),
         }
     }
 

@@ -3,17 +3,19 @@
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::exact::{
-    CONTEXTS, FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATHS, PathEntry as TableEntry, RETURNS,
+    CONTEXTS, FRAME_CYCLES, FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATH_CYCLES, PATHS,
+    PathEntry as TableEntry, RETURNS,
 };
+use wire::sample::EndReason;
 use wire::thread::offset;
 
 use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::cells::cell_at;
-use super::contexts;
 use super::state::{Claim, Context, End, Frame, Known, Outcome, PathEntry};
 use super::step::is_path_key;
+use super::{clock, contexts};
 
 /// What an operand relative to `gs:` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +29,12 @@ enum Field {
     Return,
     /// Of the entry of the frames that the stack pointer chooses.
     Frame(u32),
+    /// The cycles beside it.
+    FrameCycles,
     /// Of the entry of the path table that `rdx` chooses.
     Path(u32),
+    /// The cycles beside it.
+    PathCycles,
     /// Of the entry of the table of contexts that `rax` chooses, and of the one of the present context.
     Context(u32),
     Present(u32),
@@ -94,8 +100,12 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
             (Known::FrameSlot, FRAME_SCALE) => within(FRAMES).map(Field::Frame),
             _ => None,
         },
-        (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => within(PATHS).map(Field::Path),
+        (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => match within(PATH_CYCLES) {
+            Some(at) => (at == 0).then_some(Field::PathCycles),
+            None => within(PATHS).map(Field::Path),
+        },
         (base, Register::None) => match value(base)? {
+            Known::FrameSlot if within(FRAME_CYCLES) == Some(0) => Some(Field::FrameCycles),
             Known::ContextPlace => within(CONTEXTS).map(Field::Context),
             Known::Context(_) => within(CONTEXTS).map(Field::Present),
             Known::ReturnIndex if displacement == i64::from(RETURNS) => Some(Field::Return),
@@ -120,7 +130,9 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
             exact.claim.take_if(|claim| claim.cell == cell && claim.has_twin)?;
         }
         (Field::Frame(FRAME_KEY), Value::Program) if from == RSP => exact.left.has_key = true,
-        (Field::Header(offset::CHARGED_TSC), _) => contexts::note_time(state, from)?,
+        (Field::Header(offset::CHARGED_TSC), _) => clock::set(state, from)?,
+        (Field::Header(offset::ENDED_CYCLES), _) => clock::keep(state, from)?,
+        (Field::FrameCycles, _) => clock::leave(state, from)?,
         (Field::Header(offset::WANTED_CONTEXT), _) => contexts::want(state, from)?,
         (Field::Return, Value::Exact(Known::NewReturnEntry)) => {}
         (Field::Header(offset::TWIN), twin @ Value::Exact(Known::Place(_) | Known::Landing | Known::TableTwin)) => {
@@ -138,6 +150,7 @@ fn load(state: &State, field: Field) -> Option<Value> {
         Field::Cell(cell) => Value::Exact(Known::Count(cell)),
         Field::Return => Value::Exact(Known::ReturnEntry),
         Field::Header(offset::CHARGED_TSC) => Value::Exact(Known::Charged),
+        Field::Header(offset::ENDED_CYCLES) if state.exact.has_ended_cycles => Value::Exact(Known::PathTime),
         Field::Path(PATH_KEY) => Value::Exact(Known::EntryKey),
         Field::Header(offset::TWIN) if state.fields.twin == Value::Twin => Value::Twin,
         Field::Header(offset::SAVED_RDX) if state.fields.saved_rdx == Value::Exact(Known::Row) => {
@@ -185,6 +198,18 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
             let Value::Exact(Known::RowAmount(index)) = rax else { return None };
             (state.exact.done.frame == Frame::Kept(0)).then_some(())?;
             state.exact.done.frame = Frame::PlusRow(index);
+            return Some(Flags::Junk);
+        }
+        (Code::Sub_r64_rm64, Field::Header(offset::CHARGED_TSC)) if insn.op0_register() == Register::RAX => {
+            clock::time(state)?;
+            return Some(Flags::Junk);
+        }
+        (Code::Sub_r64_rm64, Field::FrameCycles) if insn.op0_register() == Register::RAX => {
+            clock::start(state)?;
+            return Some(Flags::Junk);
+        }
+        (Code::Add_rm64_r64, Field::PathCycles) if insn.op1_register() == Register::RAX => {
+            clock::add(state)?;
             return Some(Flags::Junk);
         }
         (_, Field::Present(contexts::CYCLES)) => {
@@ -248,6 +273,7 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
         Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
         _ => None,
     };
+    let is_timed = if exact.entry == PathEntry::Full { exact.has_ended_cycles } else { exact.has_added_cycles };
     let end = match field {
         Field::Cell(cell) => {
             exact.done = exact.done.count(cell)?;
@@ -264,11 +290,13 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
         _ => return None,
     };
     exact.entry = PathEntry::Unknown;
+    exact.done.is_timed = is_timed;
     exact.done.end.is_none().then(|| exact.done.end = Some(end))
 }
 
 fn jump(state: &mut State, field: Field) -> Option<Step> {
     let is_gone = match field {
+        Field::Header(offset::GATE) if state.end_reason == Some(EndReason::NewContext) => return contexts::made(state),
         Field::Header(offset::GATE) => {
             state.has_ended = state.end_reason.is_some() && state.is_at(state.fields.target);
             state.has_ended

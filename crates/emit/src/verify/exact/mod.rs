@@ -11,6 +11,7 @@
 //! * **Frames.** What a call leaves has its stack pointer for a key, and a landing takes it only if it has that key; else it arrives like
 //!   any other.
 //! * **Contexts** ([`contexts`]). Control that arrives at an entry counts itself in the entry of its context, and no other.
+//! * **Cycles of paths** ([`clock`]). What a path is charged is what has passed since it started, less what calls took.
 //! * **Remembered targets** are used only after a comparison, and written only by whoever has taken the first cell, twin first.
 //! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that [`fields`] knows. All else is refused, so
 //!   that nothing else is written.
@@ -25,6 +26,7 @@
 //! its middle, by the twin of another instruction than the first, has a path register that fits the block.
 
 mod cells;
+mod clock;
 mod contexts;
 mod duties;
 mod fields;

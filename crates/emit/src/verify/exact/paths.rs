@@ -14,9 +14,7 @@ use flow::callgraph::FunctionId;
 use flow::cfg::{Cfg, EdgeKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::paths::verify::{verify_placement, verify_plan};
-use flow::paths::{
-    EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts,
-};
+use flow::paths::{EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, max_paths_with_restarts};
 
 use super::super::Fault;
 use super::cells::Cells;
@@ -119,7 +117,7 @@ pub(super) fn duties(
 ) -> Result<Duties, Fault> {
     let function = module.function(id);
     let cfg = &function.cfg;
-    let weights = estimate_weights(&cfg.graph, &function.loops);
+    let weights = function.path_weights();
     let order = EdgeOrder::Smart(&weights);
     let max_paths = max_paths_with_restarts(n_return_sites(cfg));
     let plan = PathPlan::new(&cfg.graph, &PlanOptions { truncation, order, max_paths });

@@ -74,6 +74,9 @@ pub(in super::super) enum Known {
     Now,
     Charged,
     Elapsed,
+    /// Cycles on the present path, and when it would have started that has taken what an entry of the frames says.
+    PathTime,
+    PathStart,
     /// The row of a jump through a table, and what its entry with this index holds.
     Row,
     RowAmount(u32),
@@ -149,6 +152,16 @@ pub(in super::super) enum Context {
     Foreign,
 }
 
+/// Since when the present path runs, in terms of what it was at the start of the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Clock {
+    Kept,
+    /// A path has started.
+    Started,
+    /// Another function's, after a call.
+    Foreign,
+}
+
 /// The search for an entry of the table of contexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(in super::super) enum ContextSearch {
@@ -182,11 +195,21 @@ pub(in super::super) struct Done {
     pub context: Context,
     /// Cycles were charged to the context before it changed.
     pub is_charged: bool,
+    pub clock: Clock,
+    /// The cycles of the path that was counted were added to its own.
+    pub is_timed: bool,
 }
 
 impl Done {
-    pub const NOTHING: Done =
-        Done { cells: [None; 2], frame: Frame::Kept(0), end: None, context: Context::Kept, is_charged: false };
+    pub const NOTHING: Done = Done {
+        cells: [None; 2],
+        frame: Frame::Kept(0),
+        end: None,
+        context: Context::Kept,
+        is_charged: false,
+        clock: Clock::Kept,
+        is_timed: false,
+    };
 
     /// A cell goes up; `None` if more do than any way has.
     pub fn count(mut self, cell: u32) -> Option<Done> {
@@ -209,6 +232,7 @@ impl Done {
 pub(in super::super) struct Left {
     pub has_path: bool,
     pub has_context: bool,
+    pub has_cycles: bool,
     pub has_key: bool,
 }
 
@@ -247,6 +271,11 @@ pub(in super::super) struct Progress {
     pub is_same: bool,
     /// The counter has been noted for the next time.
     pub has_noted_time: bool,
+    /// The same, as the start of the next path, with the start of the one before in `rdx`.
+    pub has_noted_start: bool,
+    /// The cycles of the path that ends are kept for when its entry has been found, and have been added there.
+    pub has_ended_cycles: bool,
+    pub has_added_cycles: bool,
     /// The key is that of another one.
     pub is_other: bool,
     pub search: ContextSearch,
@@ -273,6 +302,9 @@ impl Default for Progress {
             has_moved: false,
             is_same: false,
             has_noted_time: false,
+            has_noted_start: false,
+            has_ended_cycles: false,
+            has_added_cycles: false,
             is_other: false,
             search: ContextSearch::Looking,
             returning: None,

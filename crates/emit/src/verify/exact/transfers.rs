@@ -16,7 +16,7 @@ use super::super::state::{Needs, Point, State, Value};
 use super::super::transfer::{Change, Pending};
 use super::super::walk::{Goal, Task, Walker};
 use super::duties::Duty;
-use super::state::{Context, Done, Frame, Known, Left};
+use super::state::{Clock, Context, Done, Frame, Known, Left};
 use super::step::TABLE_ENTRY_BYTES;
 use crate::chunk::Original;
 use crate::exact::CellKind;
@@ -31,7 +31,8 @@ impl Walker<'_, '_> {
     fn frame(&self) -> Left {
         let has_path = self.module.options.probe.has_paths() && self.duties.skips_arrivals;
         let has_context = self.module.options.probe.has_contexts();
-        Left { has_path, has_context, has_key: has_path || has_context }
+        let has_cycles = has_path && self.module.options.probe.has_path_cycles();
+        Left { has_path, has_context, has_cycles, has_key: has_path || has_context }
     }
 
     /// The same of a call at the end of a block.
@@ -145,12 +146,23 @@ impl Walker<'_, '_> {
         };
         let next = self.module.original(Svma(site.insn.next_ip()));
         let pending = Pending::Call { next, target: self.module.original(target) };
-        let duty = Duty { leaves: self.left_by(id), ..Duty::elsewhere(self.done_at_trap(id)) };
+        let done = self.done_by_call(site.original, self.done_at_trap(id))?;
+        let duty = Duty { leaves: self.left_by(id), ..Duty::elsewhere(done) };
         let landing = self.walk(site.copy, state, &Task { pending, goal, duty })?;
         if landing.is_none() && goal == Goal::Block {
             return Err(Fault::Transfer { at: site.copy });
         }
         self.come_back(id, next)
+    }
+
+    /// What the call at `at` must do beside what is done there anyway: descend, where call sites are told apart.
+    fn done_by_call(&mut self, at: Original, done: Done) -> Result<Done, Fault> {
+        if !self.module.options.probe.has_call_sites() || self.module.is_stub(self.id) {
+            return Ok(done);
+        }
+        self.n_listed += 1;
+        let key = self.cells.key_of(CellKind::CallSite, at.0).ok_or(Fault::Cells)?;
+        Ok(Done { context: Context::Child(key), ..done })
     }
 
     /// The block behind a call, if it is copied with the function and the call returns there.
@@ -173,6 +185,9 @@ impl Walker<'_, '_> {
         }
         if frame.has_context {
             state.exact.done.context = Context::Foreign;
+        }
+        if frame.has_cycles {
+            state.exact.done.clock = Clock::Foreign;
         }
         let is_charged = self.module.options.probe.has_cycles();
         if frame.has_key {
@@ -201,7 +216,11 @@ impl Walker<'_, '_> {
         let cell = if by_table || !change.has_operand() { None } else { Some(self.target_cell(site.original)?) };
         let leaves = if matches!(change, Change::Push(_)) { self.left_by(id) } else { Left::default() };
         let pending = Pending::Indirect { insn: *site.insn, base: self.module.base, change, cell };
-        let duty = Duty { leaves, by_table, ..Duty::elsewhere(self.duties.done_on(edge)) };
+        let mut done = self.duties.done_on(edge);
+        if matches!(change, Change::Push(_)) {
+            done = self.done_by_call(site.original, done)?;
+        }
+        let duty = Duty { leaves, by_table, ..Duty::elsewhere(done) };
         let state = State::clean(Point::At(site.original), self.with_unseen_flags(live));
         self.walk(site.copy, state, &Task { pending, goal: Goal::Nothing, duty })?;
         if by_table {
@@ -242,10 +261,6 @@ impl Walker<'_, '_> {
         let is_system_call = matches!(task.pending, Pending::SystemCall { .. });
         let expected = match before {
             Some(before) if before == state.point && is_system_call => Done::NOTHING,
-            // It will be done once more when there is a context.
-            None if state.why == Some(EndReason::NewContext) => {
-                Done { is_charged: self.module.options.probe.has_cycles(), ..task.duty.gone }
-            }
             Some(before) if before == state.point => return Err(Fault::Transfer { at }),
             _ => task.duty.gone,
         };

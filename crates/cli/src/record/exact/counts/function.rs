@@ -140,7 +140,7 @@ impl<'a> Adder<'a> {
         numbers: &mut FxHashMap<(CodePlace, u64), PathNumber>,
     ) -> Result<(Flow, u64)> {
         let cfg = &self.function.cfg;
-        let numbering = Numbering::new(cfg, &self.function.loops, self.module.truncation);
+        let numbering = Numbering::new(cfg, &self.function.path_weights(), self.module.truncation);
         let mut walked = Walked::new(cfg.graph.n_blocks(), cfg.graph.n_edges());
         let mut n_unknown = 0u64;
         for (&id, &count) in &sums(&tally.paths) {

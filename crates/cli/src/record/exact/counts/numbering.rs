@@ -1,6 +1,6 @@
 //! What the numbers mean by which copies count the paths of a function.
 //!
-//! Numbers below `n_paths` are those of a [`PathPlan`], made as `emit` makes it: smart numbering by estimated weights, cut in the same way, so that
+//! Numbers below `n_paths` are those of a [`PathPlan`], made as `emit` makes it: smart numbering by the same weights, cut in the same way, so that
 //! the same graph gives the same numbers. Numbers beyond are paths of which only the rest is known, from a return site on that was reached
 //! without a noted return. The return sites have `paths_from` numbers each, in their order.
 //!
@@ -8,10 +8,7 @@
 
 use flow::cfg::Cfg;
 use flow::graph::BlockId;
-use flow::loops::Loops;
-use flow::paths::{
-    EdgeOrder, Path, PathId, PathPlan, Placement, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts,
-};
+use flow::paths::{EdgeOrder, Path, PathId, PathPlan, Placement, PlanOptions, Truncation, max_paths_with_restarts};
 
 /// The numbering of one function.
 #[derive(Debug)]
@@ -32,16 +29,16 @@ pub enum Decoded<T> {
 }
 
 impl Numbering {
-    pub fn new(cfg: &Cfg, loops: &Loops, truncation: Truncation) -> Numbering {
-        let weights = estimate_weights(&cfg.graph, loops);
+    /// `weights` are those of the function ([`flow::FunctionFlow::path_weights`]).
+    pub fn new(cfg: &Cfg, weights: &[u64], truncation: Truncation) -> Numbering {
         let return_sites = cfg.return_sites();
         let options = PlanOptions {
             truncation,
-            order: EdgeOrder::Smart(&weights),
+            order: EdgeOrder::Smart(weights),
             max_paths: max_paths_with_restarts(return_sites.len()),
         };
         let plan = PathPlan::new(&cfg.graph, &options);
-        let placement = Placement::spanning_tree(&plan, &weights);
+        let placement = Placement::spanning_tree(&plan, weights);
         let mut n_ids = plan.n_paths();
         let mut sites: Vec<(BlockId, u64)> = Vec::new();
         for site in return_sites {

@@ -9,7 +9,7 @@ use flow::cfg::{Cfg, EdgeKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::loops::Loops;
 use flow::order::Order;
-use flow::paths::{EdgeAction, Truncation};
+use flow::paths::{EdgeAction, Truncation, estimate_weights};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -172,7 +172,7 @@ proptest! {
     ) {
         let truncation = if cuts_headers { Truncation::LoopHeaders } else { Truncation::BackEdges };
         let loops = Loops::new(&cfg.graph, &Order::new(&cfg.graph));
-        let numbering = Numbering::new(&cfg, &loops, truncation);
+        let numbering = Numbering::new(&cfg, &estimate_weights(&cfg.graph, &loops), truncation);
         let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
         let mut paths: BTreeMap<RanPath, u64> = BTreeMap::new();
         for seed in seeds {

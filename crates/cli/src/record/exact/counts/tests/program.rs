@@ -96,7 +96,7 @@ impl<'a> Simulation<'a> {
         if paths.is_none() && !is_counted {
             return;
         }
-        let numbering = paths.map(|_| Numbering::new(&function.cfg, &function.loops, Truncation::BackEdges));
+        let numbering = paths.map(|_| Numbering::new(&function.cfg, &function.path_weights(), Truncation::BackEdges));
         if let (Some(numbering), Some(cell)) = (&numbering, paths.filter(|cell| cell.kind == CellKind::Paths)) {
             assert_eq!(numbering.n_ids(), u64::from(cell.to), "the numbering of {}", function.entry);
         }

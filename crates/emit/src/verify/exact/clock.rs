@@ -1,0 +1,76 @@
+//! What must be done so that paths have their cycles, and what instructions do to the clock.
+//!
+//! * Where a path starts on arrival by an address, the clock starts.
+//! * A call leaves the cycles of the path so far; when it has returned and has found its frame, the path has run as long as that.
+//! * Where a path ends, the cycles since the clock started are added to those of the path, and the clock starts.
+
+use super::super::state::{RAX, RCX, RDX, State, Value};
+use super::contexts;
+use super::duties::{Duties, TableArrival};
+use super::state::{Clock, Done, Frame, Known, PathEntry};
+
+/// The same duties, with cycles.
+pub(super) fn timed(mut duties: Duties) -> Duties {
+    let end = |done: Done| match done.end {
+        Some(_) => Done { clock: Clock::Started, is_timed: true, ..done },
+        None => done,
+    };
+    for done in &mut duties.arrivals {
+        if matches!(done.frame, Frame::Is(_)) {
+            done.clock = Clock::Started;
+        }
+    }
+    duties.edges.iter_mut().for_each(|done| *done = end(*done));
+    for arrival in duties.tables.iter_mut().flatten() {
+        *arrival = TableArrival { done: end(arrival.done), at_row_end: arrival.at_row_end.map(end) };
+    }
+    duties
+}
+
+/// `charged_tsc` becomes what a register holds.
+pub(super) fn set(state: &mut State, from: usize) -> Option<()> {
+    let is = |number: usize, known: Known| state.registers[number] == Value::Exact(known);
+    if is(RCX, Known::Charged) {
+        return contexts::note_time(state, from);
+    }
+    let clock = match state.exact.done.clock {
+        Clock::Kept if is(from, Known::Now) => Clock::Started,
+        Clock::Foreign if is(from, Known::PathStart) => Clock::Kept,
+        _ => return None,
+    };
+    state.exact.has_noted_start = is(RDX, Known::Charged);
+    state.exact.done.clock = clock;
+    Some(())
+}
+
+/// The cycles of the present path: `sub rax, gs:[charged_tsc]`, if that is still its own.
+pub(super) fn time(state: &mut State) -> Option<()> {
+    let is_own = state.registers[RAX] == Value::Exact(Known::Now) && state.exact.done.clock == Clock::Kept;
+    is_own.then(|| state.registers[RAX] = Value::Exact(Known::PathTime))
+}
+
+/// The start of a path that has run as long as its frame says.
+pub(super) fn start(state: &mut State) -> Option<()> {
+    let is_own = state.registers[RAX] == Value::Exact(Known::Now) && state.exact.is_same;
+    is_own.then(|| state.registers[RAX] = Value::Exact(Known::PathStart))
+}
+
+/// Cycles are left beside the frame, before its key.
+pub(super) fn leave(state: &mut State, from: usize) -> Option<()> {
+    let is_time = state.registers[from] == Value::Exact(Known::PathTime) && !state.exact.left.has_key;
+    is_time.then(|| state.exact.left.has_cycles = true)
+}
+
+/// The cycles of the path that ends are kept.
+pub(super) fn keep(state: &mut State, from: usize) -> Option<()> {
+    let is_time = state.registers[from] == Value::Exact(Known::PathTime) && state.exact.has_noted_start;
+    is_time.then(|| state.exact.has_ended_cycles = true)
+}
+
+/// They are added to those of the path.
+pub(super) fn add(state: &mut State) -> Option<()> {
+    let exact = &mut state.exact;
+    let is_time = state.registers[RAX] == Value::Exact(Known::PathTime) && exact.has_ended_cycles;
+    let is_first = exact.entry == PathEntry::Found && !exact.has_added_cycles;
+    (is_time && is_first).then(|| exact.has_added_cycles = true)
+}
