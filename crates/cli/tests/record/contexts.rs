@@ -173,6 +173,6 @@ fn samples_find_their_callers() {
     }
     let all: u64 = ticks.values().sum();
     for expected in ["_start: main large aligned busy", "worker: worker large aligned busy"] {
-        assert!(ticks.get(expected).is_some_and(|&found| found > all * 2 / 5), "{expected}; of {ticks:#?}");
+        assert!(ticks.get(expected).is_some_and(|&found| found > all / 5), "{expected}; of {ticks:#?}");
     }
 }
