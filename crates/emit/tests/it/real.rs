@@ -17,16 +17,17 @@ const EXACT: [Probe; 4] = [
 
 #[track_caller]
 fn verify(path: &str, min_functions: u64) {
-    verify_with(path, min_functions, &[&BURSTS[..], &EXACT].concat());
+    let noting = (Probe::Exact(Counting::Blocks), Events::ALL);
+    let plain = BURSTS.into_iter().chain(EXACT).map(|probe| (probe, Events::NONE));
+    verify_with(path, min_functions, plain.chain([noting]));
 }
 
 #[track_caller]
-fn verify_with(path: &str, min_functions: u64, probes: &[Probe]) {
+fn verify_with(path: &str, min_functions: u64, kinds: impl IntoIterator<Item = (Probe, Events)>) {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let image = Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
     let flow = flow::analyze(&image, &Sequential);
-    let noting = probes.iter().filter(|probe| probe.stays()).map(|&probe| (probe, Events::ALL)).take(1);
-    for (probe, events) in probes.iter().map(|&probe| (probe, Events::default())).chain(noting) {
+    for (probe, events) in kinds {
         let copy = emit::translate(&image, &flow, Options { cluster: 1, probe, events }, &Sequential);
         emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{path}, {probe:?}: {fault}"));
         let statistics = copy.statistics();
@@ -70,6 +71,6 @@ fn exceptions() {
 #[test]
 fn a_compiler() {
     let run = Command::new("gcc").arg("-print-prog-name=cc1").output().expect("gcc is needed for this test");
-    let probes = [Probe::Trace, Probe::Exact(Counting::Paths)];
-    verify_with(String::from_utf8_lossy(&run.stdout).trim(), 10_000, &probes);
+    let kinds = [Probe::Trace, Probe::Exact(Counting::Paths)].map(|probe| (probe, Events::NONE));
+    verify_with(String::from_utf8_lossy(&run.stdout).trim(), 10_000, kinds);
 }
