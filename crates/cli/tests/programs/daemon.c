@@ -29,12 +29,13 @@ static uint64_t work_without_descriptors(unsigned rounds) {
     return digest;
 }
 
-static void write_result(const char *name, uint64_t digest) {
-    FILE *file = fopen("result.part", "w");
+/* Both processes may do this at the same time. */
+static void write_result(const char *name, const char *part, uint64_t digest) {
+    FILE *file = fopen(part, "w");
     CHECK(file);
     CHECK(fprintf(file, "%016llx\n", (unsigned long long)digest) > 0);
     CHECK_EQUAL(fclose(file), 0);
-    CHECK_EQUAL(rename("result.part", name), 0);
+    CHECK_EQUAL(rename(part, name), 0);
 }
 
 static void become_daemon(unsigned rounds) {
@@ -52,7 +53,7 @@ static void become_daemon(unsigned rounds) {
     if (child > 0)
         _exit(0);
     umask(0);
-    write_result("daemon.txt", work_without_descriptors(rounds));
+    write_result("daemon.txt", "daemon.part", work_without_descriptors(rounds));
     _exit(0);
 }
 
@@ -61,7 +62,7 @@ int main(int argc, char **argv) {
     become_daemon(rounds);
     int saved = open("output.txt", O_CREAT | O_WRONLY | O_TRUNC, 0644);
     CHECK(saved >= 0);
-    write_result("foreground.txt", work_without_descriptors(rounds));
+    write_result("foreground.txt", "foreground.part", work_without_descriptors(rounds));
     while (access("daemon.txt", F_OK) != 0)
         usleep(1000);
     return 5;
