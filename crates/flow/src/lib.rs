@@ -44,6 +44,7 @@ mod pieces;
 mod scout;
 mod stack;
 mod tables;
+pub mod timing;
 mod transfer;
 pub mod verify;
 

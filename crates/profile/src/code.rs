@@ -16,7 +16,23 @@ pub struct ModuleCode {
     pub loops: Vec<CodeLoop>,
     /// Edges that end paths, as indices of blocks, ascending.
     pub cuts: Vec<(u32, u32)>,
+    /// Instructions of all blocks, one block after the other, for the time that they take; none if that is not known.
+    pub insns: Vec<CodeInsn>,
 }
+
+/// What an instruction waits for: numbers of places (registers, flags, words of memory), [`NO_PLACE`] where there are fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeInsn {
+    /// Places that must be ready.
+    pub inputs: [u8; 4],
+    /// Places that are ready afterwards.
+    pub outputs: [u8; 3],
+    /// Cycles from the inputs to the outputs.
+    pub latency: u8,
+}
+
+/// Not a place.
+pub const NO_PLACE: u8 = u8::MAX;
 
 /// A function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +128,10 @@ impl ModuleCode {
         }
         if !self.cuts.iter().all(|&(from, to)| in_range(from, n_blocks) && in_range(to, n_blocks)) {
             return Err(Error::BadCode("a cut between no blocks"));
+        }
+        let n_insns: u64 = self.blocks.iter().map(|block| u64::from(block.n_insns)).sum();
+        if !self.insns.is_empty() && n_insns != self.insns.len() as u64 {
+            return Err(Error::BadCode("instructions of no block"));
         }
         if !self.cuts.is_sorted() {
             return Err(Error::BadCode("cuts out of order"));

@@ -7,14 +7,15 @@
 use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
 use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, max_paths_with_restarts};
+use flow::timing::{Timing, Timings};
 use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
-use image::Sources;
-use profile::code::{CodeBlock, CodeFunction, CodeLoop, ModuleCode, NO_LOOP};
+use image::{Image, Sources};
+use profile::code::{CodeBlock, CodeFunction, CodeInsn, CodeLoop, ModuleCode, NO_LOOP};
 use profile::model::BlockEnd;
 use rustc_hash::FxHashMap;
 
 /// Converts a module.
-pub fn module_code(flow: &ModuleFlow, executor: &impl Executor) -> ModuleCode {
+pub fn module_code(image: &Image<'_>, flow: &ModuleFlow, executor: &impl Executor) -> ModuleCode {
     let ids: Vec<u32> = (0..flow.functions.len() as u32).collect();
     let cuts = executor.map(&ids, |&id| cut_edges(&flow.functions[id as usize]));
     let mut code = ModuleCode { functions: flow.functions.iter().map(function).collect(), ..ModuleCode::default() };
@@ -41,7 +42,21 @@ pub fn module_code(flow: &ModuleFlow, executor: &impl Executor) -> ModuleCode {
         code.cuts.extend(cuts.iter().filter_map(|&(from, to)| Some((index(from)?, index(to)?))));
     }
     code.cuts.sort_unstable();
+    code.insns = executor.map(&owned.chunks(CHUNK).collect::<Vec<_>>(), |chunk| insns(image, flow, chunk)).concat();
     code
+}
+
+/// Blocks whose instructions are looked at together.
+const CHUNK: usize = 1024;
+
+fn insns(image: &Image<'_>, flow: &ModuleFlow, blocks: &[(u32, BlockId)]) -> Vec<CodeInsn> {
+    let mut timings = Timings::default();
+    let mut insns = Vec::new();
+    for &(id, block) in blocks {
+        let timing = flow.functions[id as usize].cfg.instructions(image, block).map(|insn| timings.of(&insn));
+        insns.extend(timing.map(|Timing { inputs, outputs, latency }| CodeInsn { inputs, outputs, latency }));
+    }
+    insns
 }
 
 fn function(flow: &FunctionFlow) -> CodeFunction {
@@ -119,7 +134,7 @@ mod tests {
         let program = std::fs::read("/bin/sh").expect("every system has a shell");
         let image = image::Image::parse(&program).expect("an ELF file");
         let flow = flow::analyze(&image, &flow::Sequential);
-        let code = module_code(&flow, &flow::Sequential);
+        let code = module_code(&image, &flow, &flow::Sequential);
         code.check().expect("a conversion keeps all promises");
         assert_eq!(code.functions.len(), flow.functions.len());
         assert!(code.blocks.len() > 1000 && code.loops.len() > 10 && code.cuts.len() >= code.loops.len());

@@ -142,15 +142,17 @@ impl Translator {
             return Ok(());
         }
         let made = translation.flow.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let bytes = source.read()?;
+        let image = Image::parse(&bytes)?;
         let flow = match made {
             Some(flow) => flow,
             None => {
-                let mut flow = flow::analyze(&Image::parse(&source.read()?)?, &threads);
+                let mut flow = flow::analyze(&image, &threads);
                 self.guide.apply(&key.path, translation.build_id.as_deref(), &mut flow);
                 Box::new(flow)
             }
         };
-        let code = module_code(&flow, &threads);
+        let code = module_code(&image, &flow, &threads);
         if let Some(path) = cached_at {
             let _ = write_atomically(&path, &code.to_bytes());
         }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::ids::{FunctionKey, LoopKey};
 use super::{BlockRef, Place};
-use crate::code::{CodeBlock, ModuleCode, NO_LOOP};
+use crate::code::{CodeBlock, CodeInsn, ModuleCode, NO_LOOP};
 use crate::model::{BlockEnd, Module, ModuleId};
 
 /// See the module's header.
@@ -49,6 +49,8 @@ struct KnownCode {
     keys: Vec<FunctionKey>,
     /// One bit per block: whether a cut starts there.
     cut_sources: Vec<u64>,
+    /// By index of the block: its first instruction in [`ModuleCode::insns`].
+    first_insns: Vec<u32>,
 }
 
 /// Where a function is.
@@ -126,7 +128,15 @@ impl CodeMap {
             }
         }
         let keys = vec![FunctionKey::NONE; code.functions.len()];
-        row.code = Some(KnownCode { code, first_block: first.0, first_loop: self.n_loops, keys, cut_sources });
+        let mut n_insns = 0_u32;
+        let first_insns = code.blocks.iter().map(|block| {
+            let first = n_insns;
+            n_insns = n_insns.saturating_add(block.n_insns);
+            first
+        });
+        let first_insns = first_insns.collect();
+        row.code =
+            Some(KnownCode { code, first_block: first.0, first_loop: self.n_loops, keys, cut_sources, first_insns });
         (self.n_blocks, self.n_loops) = (n_blocks, n_loops);
         self.with_code.push(module);
         self.places.retain(|&(of, _), _| of != module);
@@ -300,6 +310,12 @@ impl<'a> Located<'a> {
     /// The region that it is in, if its function was met.
     pub fn region(&self) -> Option<Region> {
         Some(Region { function: self.function()?, innermost_loop: self.known.loop_key(self.block.innermost_loop) })
+    }
+
+    /// Its instructions; none if they are not known.
+    pub fn insns(&self) -> &'a [CodeInsn] {
+        let first = self.known.first_insns.get(self.index as usize).map_or(0, |&first| first as usize);
+        self.known.code.insns.get(first..first + self.block.n_insns as usize).unwrap_or_default()
     }
 
     /// Whether this is where the function begins.

@@ -32,6 +32,7 @@ mod links;
 mod loops;
 mod path_weights;
 mod phases;
+mod pipeline;
 mod predictor;
 mod strata;
 mod time;
@@ -51,6 +52,7 @@ use self::events::{Event, Events, Tally};
 use self::histories::Histories;
 use self::ids::{ContextKey, EventId, StratumId};
 use self::loops::Loops;
+use self::pipeline::Pipeline;
 use self::predictor::Predictor;
 use self::strata::{Count, Strata};
 use self::time::{TickTime, TotalTime};
@@ -208,6 +210,7 @@ struct Tables {
     contexts: Contexts,
     loops: Loops,
     predictor: Predictor,
+    pipeline: Pipeline,
     tally: Tally,
 }
 
@@ -231,6 +234,7 @@ impl Builder {
             contexts: Contexts::default(),
             loops: Loops::default(),
             predictor: Predictor::new(),
+            pipeline: Pipeline::new(),
             tally: Tally::default(),
         };
         Builder {
@@ -333,25 +337,27 @@ impl Builder {
         let walked = self.walker.walk(&mut self.tables, context, burst.blocks, ends);
         let n_all = walked.n_checks.saturating_sub(u32::from(!last_ran));
         let n_taken = burst.taken.count(n_all);
-        let (n_insns, first_check) = (walked.n_insns, walked.first_check);
+        let first_check = walked.first_check;
         let n_intervals = is_sampled.then_some(n_taken);
         path_weights::weigh(&mut self.tables, &walked, n_intervals, &mut self.path_weights);
         let code = &self.tables.known.code;
         let of_check = first_check.and_then(|block| code.block(block)?.region());
         let stratum = self.strata.of_burst(of_check.unwrap_or(region), code);
         self.strata.add_time(region, stratum, cpu_ns);
-        // Times are those of the whole burst.
-        let counted_share = if n_taken > 0 { f64::from(n_taken) / f64::from(n_all) } else { 1.0 };
-        let work = self.work(burst.blocks.len(), n_insns, counted_share);
+        let work = self.work(burst.blocks);
         let times = self.options.times.times(burst.spent_ns, &work);
         self.record(stratum, times);
     }
 
-    /// What the burst did whose counted share is in the tally.
-    fn work(&mut self, n_records: usize, n_insns: f64, counted_share: f64) -> Work {
-        let Tables { known, tally, predictor, .. } = &self.tables;
-        let (n_insns, n_surprises) = (n_insns / counted_share, f64::from(predictor.n_surprises()));
-        let mut work = Work { n_records: n_records as f64, n_insns, n_surprises, ..Work::default() };
+    /// What a burst did that was just walked.
+    fn work(&mut self, blocks: &[BlockRef]) -> Work {
+        let Tables { known, tally, predictor, pipeline, .. } = &mut self.tables;
+        let mut work = Work {
+            n_records: blocks.len() as f64,
+            n_cycles: pipeline.run(&known.code, blocks),
+            n_surprises: f64::from(predictor.n_surprises()),
+            ..Work::default()
+        };
         self.pages.clear();
         for &event in tally.touched() {
             let Event::Block(number) = known.events.get(event) else { continue };

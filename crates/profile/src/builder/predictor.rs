@@ -1,28 +1,34 @@
 //! A branch predictor, to tell which branches cost time.
 //!
-//! Two-bit counters, found by the branch and the outcomes before it (McFarling's *gshare*). Processors do better, but they meet each
-//! branch a thousand times as often as bursts do; the time per miss is fitted to this one ([`super::time_model`]).
+//! Two-bit counters, found by the branch and the outcomes before it: many outcomes, some, few, none, each in a table of its own, as in
+//! predictors of the TAGE family. The one with the longest history that has been met before decides. A branch that was never met is taken to be
+//! predicted: processors meet each branch a thousand times as often as bursts do, and are surprised by what is hard to predict, not by what is new. The
+//! time per miss is fitted to this predictor ([`super::time_model`]).
 
 use super::histories::BranchRow;
 
-const HISTORY_BITS: u32 = 12;
+/// Outcomes that find a counter, by table.
+const HISTORY_BITS: [u32; 4] = [24, 12, 5, 0];
 const TABLE_BITS: u32 = 18;
-/// Spreads consecutive numbers of branches over the table.
-const SPREAD: u32 = 40503;
-const WEAKLY_TAKEN: u8 = 2;
-const STRONGLY_TAKEN: u8 = 3;
+/// Of a counter that was never used; others are from strongly not taken to strongly taken.
+const UNUSED: u8 = 0;
+const STRONGLY_NOT_TAKEN: u8 = 1;
+const WEAKLY_NOT_TAKEN: u8 = 2;
+const WEAKLY_TAKEN: u8 = 3;
+const STRONGLY_TAKEN: u8 = 4;
 
 /// See the module's header.
 #[derive(Debug)]
 pub(super) struct Predictor {
+    /// One table after the other.
     counters: Vec<u8>,
-    history: u32,
+    history: u64,
     n_surprises: u32,
 }
 
 impl Predictor {
     pub fn new() -> Predictor {
-        Predictor { counters: vec![WEAKLY_TAKEN; 1 << TABLE_BITS], history: 0, n_surprises: 0 }
+        Predictor { counters: vec![UNUSED; HISTORY_BITS.len() << TABLE_BITS], history: 0, n_surprises: 0 }
     }
 
     /// A burst begins.
@@ -37,11 +43,23 @@ impl Predictor {
 
     #[inline]
     pub fn learn(&mut self, branch: BranchRow, is_taken: bool) {
-        let index = (branch.number().wrapping_mul(SPREAD) ^ self.history) % (1 << TABLE_BITS);
-        let counter = &mut self.counters[index as usize];
-        self.n_surprises += u32::from((*counter >= WEAKLY_TAKEN) != is_taken);
-        *counter = if is_taken { (*counter + 1).min(STRONGLY_TAKEN) } else { counter.saturating_sub(1) };
-        self.history = (self.history << 1 | u32::from(is_taken)) % (1 << HISTORY_BITS);
+        let mut prediction = None;
+        for (table, bits) in HISTORY_BITS.into_iter().enumerate() {
+            let outcomes = self.history % (1 << bits);
+            let key = (u64::from(branch.number()) << 32 ^ outcomes).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let counter = &mut self.counters[table << TABLE_BITS | (key >> (u64::BITS - TABLE_BITS)) as usize];
+            if *counter != UNUSED && prediction.is_none() {
+                prediction = Some(*counter >= WEAKLY_TAKEN);
+            }
+            *counter = match (*counter, is_taken) {
+                (UNUSED, true) => WEAKLY_TAKEN,
+                (UNUSED, false) => WEAKLY_NOT_TAKEN,
+                (counter, true) => (counter + 1).min(STRONGLY_TAKEN),
+                (counter, false) => (counter - 1).max(STRONGLY_NOT_TAKEN),
+            };
+        }
+        self.n_surprises += u32::from(prediction.is_some_and(|prediction| prediction != is_taken));
+        self.history = self.history << 1 | u64::from(is_taken);
     }
 }
 
@@ -65,5 +83,15 @@ mod tests {
             state >> 63 == 1
         });
         assert!((40_000..60_000).contains(&surprises(chance)));
+    }
+
+    #[test]
+    fn what_was_never_seen_does_not_surprise() {
+        let mut predictor = Predictor::new();
+        predictor.learn(BranchRow::NONE, false);
+        assert_eq!(predictor.n_surprises(), 0);
+        predictor.start();
+        predictor.learn(BranchRow::NONE, true);
+        assert_eq!(predictor.n_surprises(), 1);
     }
 }

@@ -5,8 +5,9 @@
 //! watching off what was measured is to take the difference of two large numbers. So there are two sources, and their errors are known
 //! from programs whose every block was counted:
 //!
-//! * **The model.** Native time is taken to be a time per instruction, and one per branch that is hard to predict, by a simulated
-//!   predictor ([`super::predictor`]). This is right within a factor of some 1.7, except for code that waits for memory.
+//! * **The model.** Native time is taken to be what a simple processor takes that waits for nothing but the inputs of its instructions
+//!   ([`super::pipeline`]), and so much per branch that is hard to predict, by a simulated predictor ([`super::predictor`]). This is right within a
+//!   factor of some 1.4, except for code that waits for memory.
 //! * **The measurement**, less the cost of watching: so much per burst, per record, per distinct block and page, per return or computed
 //!   jump. It errs by a share of the whole, [`TimeModel::watch_error`]; only where the program is slow is that less than the difference.
 //!
@@ -24,8 +25,8 @@
 /// How long code takes, watched and not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeModel {
-    /// Native time of an instruction when nothing is in its way.
-    pub insn_ns: f64,
+    /// Native time of a cycle of the modelled processor ([`super::pipeline`]).
+    pub cycle_ns: f64,
     /// Native time that a mispredicted branch adds.
     pub surprise_ns: f64,
     /// Standard deviation of the logarithm of native time over the model's.
@@ -55,7 +56,7 @@ const FEW_BURSTS: f64 = 8.0;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     pub n_records: f64,
-    pub n_insns: f64,
+    pub n_cycles: f64,
     pub n_surprises: f64,
     pub n_blocks: f64,
     pub n_pages: f64,
@@ -84,7 +85,7 @@ pub(super) struct Slowness {
 impl TimeModel {
     /// Measured durations are native: what replays of complete traces have.
     pub const EXACT: TimeModel = TimeModel {
-        insn_ns: 1.0,
+        cycle_ns: 1.0,
         surprise_ns: 0.0,
         log_error: 1.0,
         watch_burst_ns: 0.0,
@@ -104,7 +105,7 @@ impl TimeModel {
             + self.watch_transfer_ns * work.n_transfers;
         let spent_ns = if spent_ns.is_finite() { spent_ns.max(0.0) } else { 0.0 };
         let model_ns = if self.watch_error > 0.0 {
-            self.insn_ns * work.n_insns + self.surprise_ns * work.n_surprises
+            self.cycle_ns * work.n_cycles + self.surprise_ns * work.n_surprises
         } else {
             (spent_ns - watch_ns).max(0.0)
         };
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     const MODEL: TimeModel = TimeModel {
-        insn_ns: 0.1,
+        cycle_ns: 0.1,
         surprise_ns: 10.0,
         log_error: 0.3,
         watch_burst_ns: 1000.0,
@@ -183,15 +184,21 @@ mod tests {
 
     #[test]
     fn measurements_without_error_are_the_result() {
-        let times = TimeModel::EXACT.times(123.0, &Work { n_insns: 50.0, ..Work::default() });
+        let times = TimeModel::EXACT.times(123.0, &Work { n_cycles: 50.0, ..Work::default() });
         assert_eq!(times.model_ns, 123.0);
         assert_eq!(TimeModel::EXACT.slowness(times, 3.0), Slowness { factor: 1.0, log_error: 0.0 });
     }
 
     #[test]
     fn times_add_up() {
-        let work =
-            Work { n_records: 100.0, n_insns: 500.0, n_surprises: 2.0, n_blocks: 10.0, n_pages: 1.0, n_transfers: 5.0 };
+        let work = Work {
+            n_records: 100.0,
+            n_cycles: 500.0,
+            n_surprises: 2.0,
+            n_blocks: 10.0,
+            n_pages: 1.0,
+            n_transfers: 5.0,
+        };
         let times = MODEL.times(9000.0, &work);
         assert_eq!((times.spent_ns, times.watch_ns, times.model_ns), (9000.0, 2550.0, 70.0));
         assert_eq!(MODEL.times(f64::NAN, &work).spent_ns, 0.0);

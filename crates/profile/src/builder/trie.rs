@@ -56,7 +56,6 @@ pub(super) struct Node {
     pub block_event: EventId,
     /// The edge from the parent's block.
     pub edge_event: EventId,
-    n_insns: u32,
     exit: EventId,
     piece: EventId,
     latest: [LinkId; 2],
@@ -207,7 +206,6 @@ impl Trie {
             branch: if is_branch { known.histories.row(block) } else { BranchRow::NONE },
             block_event: if is_mid_block { EventId::NONE } else { known.events.number(Event::Block(block)) },
             edge_event: EventId::NONE,
-            n_insns: if is_mid_block { 0 } else { facts.n_insns },
             exit: EventId::NONE,
             piece: EventId::NONE,
             latest: [LinkId::NONE; 2],
@@ -249,9 +247,8 @@ impl Trie {
         })
     }
 
-    /// Counts the blocks and edges of all stretches in a tally. Returns the number of instructions in them.
-    pub fn expand(&self, events: &Events, tally: &mut Tally) -> f64 {
-        let mut n_insns = 0.0;
+    /// Counts the blocks and edges of all stretches in a tally.
+    pub fn expand(&self, events: &Events, tally: &mut Tally) {
         for position in 0..tally.touched().len() {
             let event = tally.touched()[position];
             let (last, back_edge) = match events.get(event) {
@@ -264,7 +261,6 @@ impl Trie {
                 tally.add(back_edge, count);
             }
             for node in self.ancestry(last) {
-                n_insns += count * f64::from(node.n_insns);
                 for event in [node.block_event, node.edge_event] {
                     if !event.is_none() {
                         tally.add(event, count);
@@ -272,6 +268,5 @@ impl Trie {
                 }
             }
         }
-        n_insns
     }
 }

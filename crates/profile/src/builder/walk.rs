@@ -84,7 +84,6 @@ pub(super) struct Ends {
 pub(super) struct Walked<'a> {
     pub n_checks: u32,
     pub first_check: Option<BlockRef>,
-    pub n_insns: f64,
     /// Paths that ended, with the checks since their start if there were any.
     pub long_paths: &'a [(EventId, u32)],
 }
@@ -149,12 +148,12 @@ impl Walker {
             Some(taken) if taken.stride > 1 => self.walk_in_part(tables, blocks, taken),
             _ => blocks.for_each(|next| self.step(tables, next)),
         }
-        let n_insns = self.finish(tables, ends.last_ran);
+        self.finish(tables, ends.last_ran);
         for &check in &self.skipped_checks {
             let event = tables.known.events.number(Event::SkippedCheck(check));
             tables.tally.add(event, 1.0);
         }
-        Walked { n_checks: self.n_checks, first_check: self.first_check, n_insns, long_paths: &self.long_paths }
+        Walked { n_checks: self.n_checks, first_check: self.first_check, long_paths: &self.long_paths }
     }
 
     /// Counts from here on, if enough checks went by.
@@ -389,17 +388,16 @@ impl Walker {
         }
     }
 
-    /// Drops what is in progress and counts blocks and edges. Returns the instructions in the blocks.
-    fn finish(&mut self, tables: &mut Tables, last_ran: bool) -> f64 {
+    /// Drops what is in progress and counts blocks and edges.
+    fn finish(&mut self, tables: &mut Tables, last_ran: bool) {
         let last = self.current.path;
         self.drop_all(tables);
-        let n_insns = tables.trie.expand(&tables.known.events, &mut tables.tally);
+        tables.trie.expand(&tables.known.events, &mut tables.tally);
         if !last_ran && !last.is_none() {
             let block = tables.trie.node(last).block_event;
             if !block.is_none() {
                 tables.tally.add(block, -1.0);
             }
         }
-        n_insns
     }
 }

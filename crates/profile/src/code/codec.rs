@@ -3,32 +3,34 @@
 //! Little-endian, without compression, so that a module of a million blocks is read at the speed of memory:
 //!
 //! ```text
-//! magic 8 | version u32 | n_functions u32 | n_blocks u32 | n_loops u32 | n_cuts u32
+//! magic 8 | version u32 | n_functions u32 | n_blocks u32 | n_loops u32 | n_cuts u32 | n_insns u32
 //! functions: address u64, size u64, is_stub u8
 //! blocks:    address u64, target u64, size u32, last u32, n_insns u32, function u32, innermost_loop u32, end u8, is_entry u8, 0 u16
 //! loops:     header u32, parent u32
 //! cuts:      from u32, to u32
+//! insns:     inputs 4 u8, outputs 3 u8, latency u8
 //! ```
 //!
 //! The length must be exactly that, and what is read must pass [`ModuleCode::check`]: bytes from anywhere give an error or a code that
 //! is safe to use.
 
-use super::{CodeBlock, CodeFunction, CodeLoop, ModuleCode};
+use super::{CodeBlock, CodeFunction, CodeInsn, CodeLoop, ModuleCode};
 use crate::error::Error;
 use crate::model::BlockEnd;
 
 const MAGIC: [u8; 8] = *b"strbcode";
-const VERSION: u32 = 2;
-const HEADER_BYTES: usize = 8 + 5 * 4;
+const VERSION: u32 = 3;
+const HEADER_BYTES: usize = 8 + 6 * 4;
 const FUNCTION_BYTES: usize = 17;
 const BLOCK_BYTES: usize = 40;
 const PAIR_BYTES: usize = 8;
+const INSN_BYTES: usize = 8;
 
 impl ModuleCode {
     /// The code as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let counts = [self.functions.len(), self.blocks.len(), self.loops.len(), self.cuts.len()];
+        let counts = [self.functions.len(), self.blocks.len(), self.loops.len(), self.cuts.len(), self.insns.len()];
         let mut bytes = Vec::with_capacity(HEADER_BYTES + body_bytes(counts) as usize);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
@@ -49,6 +51,11 @@ impl ModuleCode {
         for &(from, to) in &self.cuts {
             bytes.extend(pair_to_bytes(from, to));
         }
+        for insn in &self.insns {
+            bytes.extend(insn.inputs);
+            bytes.extend(insn.outputs);
+            bytes.push(insn.latency);
+        }
         bytes
     }
 
@@ -62,15 +69,16 @@ impl ModuleCode {
         if version != VERSION {
             return Err(Error::CodeVersion(version));
         }
-        let counts = [12, 16, 20, 24].map(|offset| u32_at(header, offset) as usize);
+        let counts = [12, 16, 20, 24, 28].map(|offset| u32_at(header, offset) as usize);
         let expected = body_bytes(counts);
         if expected != body.len() as u64 {
             return Err(Error::CodeLength { expected, actual: body.len() as u64 });
         }
-        let [n_functions, n_blocks, n_loops, _] = counts;
+        let [n_functions, n_blocks, n_loops, n_cuts, _] = counts;
         let (functions, rest) = body.split_at(n_functions * FUNCTION_BYTES);
         let (blocks, rest) = rest.split_at(n_blocks * BLOCK_BYTES);
-        let (loops, cuts) = rest.split_at(n_loops * PAIR_BYTES);
+        let (loops, rest) = rest.split_at(n_loops * PAIR_BYTES);
+        let (cuts, insns) = rest.split_at(n_cuts * PAIR_BYTES);
         let function =
             |b: &[u8; FUNCTION_BYTES]| CodeFunction { address: u64_at(b, 0), size: u64_at(b, 8), is_stub: b[16] != 0 };
         let a_loop = |b: &[u8; PAIR_BYTES]| CodeLoop { header: u32_at(b, 0), parent: u32_at(b, 4) };
@@ -79,6 +87,7 @@ impl ModuleCode {
             blocks: blocks.as_chunks().0.iter().map(block_from_bytes).collect::<Option<_>>().ok_or(BAD_END)?,
             loops: loops.as_chunks().0.iter().map(a_loop).collect(),
             cuts: cuts.as_chunks::<PAIR_BYTES>().0.iter().map(|b| (u32_at(b, 0), u32_at(b, 4))).collect(),
+            insns: insns.as_chunks().0.iter().map(insn_from_bytes).collect(),
         };
         code.check()?;
         Ok(code)
@@ -88,9 +97,13 @@ impl ModuleCode {
 const BAD_END: Error = Error::BadCode("a block that ends in no known way");
 
 /// In 64 bits and of 32-bit counts: cannot overflow.
-fn body_bytes([functions, blocks, loops, cuts]: [usize; 4]) -> u64 {
+fn body_bytes([functions, blocks, loops, cuts, insns]: [usize; 5]) -> u64 {
     let bytes = |count: usize, each: usize| count as u64 * each as u64;
-    bytes(functions, FUNCTION_BYTES) + bytes(blocks, BLOCK_BYTES) + bytes(loops, PAIR_BYTES) + bytes(cuts, PAIR_BYTES)
+    bytes(functions, FUNCTION_BYTES)
+        + bytes(blocks, BLOCK_BYTES)
+        + bytes(loops, PAIR_BYTES)
+        + bytes(cuts, PAIR_BYTES)
+        + bytes(insns, INSN_BYTES)
 }
 
 fn block_to_bytes(block: &CodeBlock) -> [u8; BLOCK_BYTES] {
@@ -119,6 +132,10 @@ fn block_from_bytes(bytes: &[u8; BLOCK_BYTES]) -> Option<CodeBlock> {
         end: block_end(bytes[36])?,
         is_entry: bytes[37] != 0,
     })
+}
+
+fn insn_from_bytes(&[a, b, c, d, x, y, z, latency]: &[u8; INSN_BYTES]) -> CodeInsn {
+    CodeInsn { inputs: [a, b, c, d], outputs: [x, y, z], latency }
 }
 
 fn block_end(number: u8) -> Option<BlockEnd> {

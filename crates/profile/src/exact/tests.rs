@@ -36,6 +36,7 @@ fn function(ends: &[(BlockEnd, u32)], loops: &[CodeLoop], innermost: &[u32], cut
         blocks: (0..).zip(ends.iter().zip(innermost)).map(block).collect(),
         loops: loops.to_vec(),
         cuts: cuts.to_vec(),
+        insns: Vec::new(),
     };
     code.check().expect("test code");
     Arc::new(code)

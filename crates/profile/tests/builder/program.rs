@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use profile::code::{CodeBlock, CodeFunction, CodeLoop, ModuleCode, NO_LOOP};
+use profile::code::{CodeBlock, CodeFunction, CodeInsn, CodeLoop, ModuleCode, NO_LOOP, NO_PLACE};
 use profile::model::BlockEnd;
 
 /// A statement.
@@ -245,6 +245,10 @@ impl Compiler {
         }
         self.code.cuts.sort_unstable();
         self.code.check().expect("the compiler makes sound code");
+        // Each instruction waits for the one before.
+        let none = NO_PLACE;
+        let insn = CodeInsn { inputs: [0, none, none, none], outputs: [0, none, none], latency: 1 };
+        self.code.insns = self.code.blocks.iter().flat_map(|block| vec![insn; block.n_insns as usize]).collect();
         Program { code: Arc::new(self.code), behaviours: self.behaviours }
     }
 }

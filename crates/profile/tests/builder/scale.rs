@@ -11,9 +11,9 @@ const N_TICKS: u64 = 1000;
 const BLOCKS_PER_BURST: usize = 100;
 const WATCH_RECORD_NS: f64 = 60.0;
 
-/// Without the time of an instruction.
+/// Without the time of a cycle.
 const MODEL: TimeModel = TimeModel {
-    insn_ns: 0.0,
+    cycle_ns: 0.0,
     surprise_ns: 0.0,
     log_error: 0.3,
     watch_record_ns: WATCH_RECORD_NS,
@@ -43,7 +43,7 @@ fn judge(program: &Program, slowness: f64, watch_excess: f64) -> (f64, f64) {
     }
     let total_ns = times[times.len() - 1];
     let n_insns: u64 = trace.iter().map(|&block| u64::from(program.code.blocks[block as usize].n_insns)).sum();
-    let model = TimeModel { insn_ns: total_ns as f64 / n_insns as f64 / slowness, ..MODEL };
+    let model = TimeModel { cycle_ns: total_ns as f64 / n_insns as f64 / slowness, ..MODEL };
     let period_ns = total_ns / N_TICKS;
     let hits = (0..N_TICKS - 1).map(|tick| tick * period_ns + period_ns / 3);
     let positions: Vec<usize> = hits.map(|hit| times.partition_point(|&start| start <= hit) - 1).collect();

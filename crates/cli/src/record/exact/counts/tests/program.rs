@@ -215,7 +215,7 @@ fn with_shell(check: impl FnOnce(&Image<'_>, &ModuleFlow, &Arc<ModuleCode>)) {
     let program = std::fs::read("/bin/sh").expect("every system has a shell");
     let image = Image::parse(&program).expect("an ELF file");
     let flow = flow::analyze(&image, &flow::Sequential);
-    let code = Arc::new(module_code(&flow, &flow::Sequential));
+    let code = Arc::new(module_code(&image, &flow, &flow::Sequential));
     check(&image, &flow, &code);
 }
 

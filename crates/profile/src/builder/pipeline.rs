@@ -1,0 +1,122 @@
+//! How many cycles the instructions of a burst take of a processor that waits for nothing but their inputs.
+//!
+//! Instructions are taken in, [`WIDTH`] each cycle, in the order in which they ran, start when their inputs are ready, and leave in order; at most
+//! [`WINDOW`] are inside. So independent instructions take a fraction of a cycle each, a chain of dependent ones the sum of their
+//! latencies, and short chains hide behind each other as far as the window reaches: what makes one loop three times as fast as
+//! another of the same length. A cycle takes in nothing behind a jump. Caches are taken to have everything, and branches to be
+//! predicted; what mispredictions cost is added elsewhere ([`super::time_model`]).
+
+use super::BlockRef;
+use super::code_map::{CodeMap, Located};
+use crate::code::{CodeInsn, NO_PLACE};
+
+/// Instructions taken in per cycle; times are kept in this part of a cycle.
+const WIDTH: u64 = 6;
+const WINDOW: usize = 256;
+/// Of code whose instructions are not known.
+const UNKNOWN: CodeInsn = CodeInsn { inputs: [NO_PLACE; 4], outputs: [NO_PLACE; 3], latency: 1 };
+
+/// The state of the processor; only differences of times mean anything.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    /// When each place is ready.
+    ready: [u64; 256],
+    /// When the latest instructions left.
+    left: [u64; WINDOW],
+    next: usize,
+    /// When the next instruction is taken in.
+    now: u64,
+    /// When the latest one left.
+    latest: u64,
+}
+
+impl Pipeline {
+    pub fn new() -> Pipeline {
+        Pipeline { ready: [0; 256], left: [0; WINDOW], next: 0, now: 0, latest: 0 }
+    }
+
+    /// Cycles that the blocks take one after the other.
+    pub fn run(&mut self, code: &CodeMap, blocks: &[BlockRef]) -> f64 {
+        let start = self.latest;
+        self.now = self.now.max(start);
+        let mut before: Option<Located<'_>> = None;
+        for &block in blocks {
+            let Some(located) = code.block(block) else { continue };
+            if before.is_some_and(|before| !before.is_followed_by(&located)) {
+                self.now = self.now.next_multiple_of(WIDTH);
+            }
+            before = Some(located);
+            match located.insns() {
+                [] => (0..located.block.n_insns).for_each(|_| self.take(&UNKNOWN)),
+                insns => insns.iter().for_each(|insn| self.take(insn)),
+            }
+        }
+        (self.latest - start) as f64 / WIDTH as f64
+    }
+
+    #[inline]
+    fn take(&mut self, insn: &CodeInsn) {
+        self.now = self.now.max(self.left[self.next]) + 1;
+        let mut starts = self.now;
+        for place in insn.inputs.into_iter().filter(|&place| place != NO_PLACE) {
+            starts = starts.max(self.ready[usize::from(place)]);
+        }
+        let done = starts + WIDTH * u64::from(insn.latency);
+        for place in insn.outputs.into_iter().filter(|&place| place != NO_PLACE) {
+            self.ready[usize::from(place)] = done;
+        }
+        self.latest = self.latest.max(done);
+        self.left[self.next] = self.latest;
+        self.next = (self.next + 1) % WINDOW;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::code::{CodeBlock, CodeFunction, ModuleCode, NO_LOOP};
+    use crate::model::BlockEnd;
+
+    const N_INSNS: u32 = 6;
+
+    fn insn(input: u8, output: u8, latency: u8) -> CodeInsn {
+        CodeInsn { inputs: [input, NO_PLACE, NO_PLACE, NO_PLACE], outputs: [output, NO_PLACE, NO_PLACE], latency }
+    }
+
+    /// Cycles for each of many executions of one block that jumps to itself.
+    fn cycles(insns: Vec<CodeInsn>) -> f64 {
+        let block = CodeBlock {
+            address: 0x1000,
+            size: 24,
+            last: 20,
+            n_insns: N_INSNS,
+            function: 0,
+            end: BlockEnd::Jump,
+            target: 0x1000,
+            innermost_loop: NO_LOOP,
+            is_entry: true,
+        };
+        let functions = vec![CodeFunction { address: 0x1000, size: 24, is_stub: false }];
+        let code = ModuleCode { functions, blocks: vec![block], insns, ..ModuleCode::default() };
+        code.check().expect("consistent");
+        let mut map = CodeMap::default();
+        let module = map.module("m", "");
+        let block = map.set_code(module, Arc::new(code)).expect("room");
+        let mut pipeline = Pipeline::new();
+        pipeline.run(&map, &[block; 1000]);
+        pipeline.run(&map, &[block; 1000]) / 1000.0
+    }
+
+    #[test]
+    fn independent_instructions_run_together_and_chains_one_by_one() {
+        let independent = (0..6).map(|place| insn(NO_PLACE, place, 4)).collect();
+        assert!((0.9..1.1).contains(&cycles(independent)));
+        let chain = (0..6).map(|_| insn(7, 7, 3)).collect();
+        assert!((17.9..18.1).contains(&cycles(chain)));
+        let two_chains = (0..6).map(|number| insn(number % 2, number % 2, 3)).collect();
+        assert!((8.9..9.1).contains(&cycles(two_chains)));
+        assert!((0.9..1.1).contains(&cycles(Vec::new())), "nothing is known to be in the way");
+    }
+}
