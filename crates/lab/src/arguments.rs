@@ -285,6 +285,9 @@ pub struct PgoArguments {
     /// Recorded runs that make our profile, at least; more if they see less than 100,000 edges.
     #[arg(long, value_name = "N", default_value = "1")]
     pub runs: NonZeroUsize,
+    /// Profiles of ours that clang is given, one by one: what it makes of them varies by chance.
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub recordings: NonZeroUsize,
     /// Options of `strobe record` for the reference of clang.
     #[arg(long, value_name = "OPTIONS", default_value = pgo::DEFAULT_REFERENCE, allow_hyphen_values = true)]
     pub reference: String,

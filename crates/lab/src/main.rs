@@ -188,9 +188,15 @@ fn peers_job(arguments: &PeersArguments) -> anyhow::Result<bool> {
 
 fn pgo_job(arguments: PgoArguments) -> anyhow::Result<bool> {
     pgo::check()?;
-    let PgoArguments { programs, optimizer, rounds, runs, reference, dir } = arguments;
-    let strobe = transparency::strobe_program()?;
-    let options = pgo::Options { dir, n_rounds: rounds.get(), n_runs: runs.get(), reference, strobe };
+    let PgoArguments { programs, optimizer, rounds, runs, recordings, reference, dir } = arguments;
+    let options = pgo::Options {
+        dir,
+        n_rounds: rounds.get(),
+        n_runs: runs.get(),
+        n_recordings: recordings.get(),
+        reference,
+        strobe: transparency::strobe_program()?,
+    };
     let optimizers = optimizer.map_or_else(|| vec![pgo::Optimizer::Bolt, pgo::Optimizer::Clang], |one| vec![one]);
     let mut holds = true;
     for subject in pgo::subject::select(&programs)? {

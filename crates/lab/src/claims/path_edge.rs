@@ -237,6 +237,7 @@ fn optimizers(bench: &Workbench) -> anyhow::Result<Finding> {
         dir: bench.source_dir.clone(),
         n_rounds: 20,
         n_runs: 1,
+        n_recordings: 1,
         reference: pgo::DEFAULT_REFERENCE.to_owned(),
         strobe: crate::transparency::strobe_program()?,
     };

@@ -45,6 +45,8 @@ pub struct Options {
     pub n_rounds: usize,
     /// Runs that are recorded for our profile, at least.
     pub n_runs: usize,
+    /// Profiles of ours that clang is given, one by one.
+    pub n_recordings: usize,
     /// Options of `strobe record` for the reference of clang.
     pub reference: String,
     /// The program `strobe`.
@@ -70,15 +72,18 @@ pub fn run(subject: &Subject, optimizer: Optimizer, options: &Options) -> anyhow
         }
         Optimizer::Clang => {
             let reference: Vec<&str> = options.reference.split_whitespace().collect();
-            let ([ours, reference], arms) = sample::arms(&workshop, &recorder, &training, &reference)?;
-            let name = format!("Reference (`strobe record {}`)", options.reference);
-            (sample::version()?, describe("Ours", &ours) + " " + &describe(&name, &reference), arms)
+            let (recorded, arms) = sample::arms(&workshop, &recorder, &training, &reference, options.n_recordings)?;
+            let reference = format!("Reference (`strobe record {}`)", options.reference);
+            let names = std::iter::repeat_n("Ours", recorded.len() - 1).chain([reference.as_str()]);
+            let facts: Vec<String> = names.zip(&recorded).map(|(name, recorded)| describe(name, recorded)).collect();
+            (sample::version()?, facts.join(" "), arms)
         }
     };
     eprintln!("{}: comparing", subject.name);
     let comparison = Comparison::of(arms, &judging, options.n_rounds)?;
     let title = format!("{} {}, {version}", subject.package, workshop.version()?);
-    Ok((format!("### {title}\n\n{facts}\n\n{}\n", comparison.table().to_markdown()), comparison.holds()))
+    let (table, means) = (comparison.table().to_markdown(), comparison.means());
+    Ok((format!("### {title}\n\n{facts}\n\n{table}\n{means}"), comparison.holds()))
 }
 
 fn describe(what: &str, recorded: &Recorded) -> String {
