@@ -216,6 +216,10 @@ impl<'a> Area<'a> {
         field64!(self, lost_paths).load(Ordering::Relaxed)
     }
 
+    pub(crate) fn n_cache_misses(&self) -> u64 {
+        field64!(self, misses).load(Ordering::Relaxed)
+    }
+
     /// Ticks, ticks in bursts, lost ticks and cycles in handlers.
     pub(crate) fn counts(&self) -> [u64; 4] {
         let words = [

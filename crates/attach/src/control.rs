@@ -36,6 +36,8 @@ pub struct Settings {
     pub tick_source: TickSource,
     /// Threads never leave the copies ([`wire::exact`]).
     pub is_exact: bool,
+    /// The metric of paths and contexts is the misses of a simulated data cache, not cycles.
+    pub counts_misses: bool,
     /// Copies note events, and this becomes of them; only if threads never leave the copies.
     pub events: Option<EventSettings>,
 }
@@ -132,6 +134,7 @@ impl ControlFile {
         field64!(control, seed).store(settings.seed, Ordering::Relaxed);
         field32!(control, tick_source).store(settings.tick_source as u32, Ordering::Relaxed);
         field32!(control, exact.is_on).store(settings.is_exact.into(), Ordering::Relaxed);
+        field32!(control, exact.counts_misses).store(settings.counts_misses.into(), Ordering::Relaxed);
         control.fill_system_calls(settings.is_exact);
         if let Some(events) = &settings.events {
             control.set_events(events);

@@ -92,8 +92,19 @@ const PERF_EVENT_IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const TYPE_HARDWARE: u32 = 0;
 const TYPE_SOFTWARE: u32 = 1;
-const HARDWARE_CPU_CYCLES: u64 = 0;
 const SOFTWARE_TASK_CLOCK: u64 = 1;
+
+/// What processors count, as the kernel numbers it.
+#[repr(u64)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HardwareCounter {
+    /// Cycles in which it was not halted.
+    Cycles = 0,
+    /// Instructions that were retired.
+    Instructions = 1,
+    /// Misses of the last cache.
+    CacheMisses = 3,
+}
 
 /// Bits of `perf_event_attr`.
 mod bit {
@@ -144,12 +155,12 @@ impl Attributes {
         }
     }
 
-    /// Counts cycles in user mode; only to see whether there is a counter.
-    pub(crate) fn cycles() -> Attributes {
+    /// Counts something in user mode; only to see whether there is a counter.
+    pub(crate) fn hardware(counter: HardwareCounter) -> Attributes {
         Attributes {
             kind: TYPE_HARDWARE,
             size: size_of::<Attributes>() as u32,
-            config: HARDWARE_CPU_CYCLES,
+            config: counter as u64,
             bits: bit::EXCLUDE_KERNEL | bit::EXCLUDE_HV,
             ..Attributes::default()
         }

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::control::{TIMER_SIGNAL, TickSource};
 use wire::exact::{
-    CELLS, CELLS_BYTES, CONTEXT_BYTES, CONTEXTS, ContextEntry, N_CONTEXT_ENTRIES, N_PATH_ENTRIES, PATH_CYCLES, PATHS,
+    CELLS, CELLS_BYTES, CONTEXT_BYTES, CONTEXTS, ContextEntry, N_CONTEXT_ENTRIES, N_PATH_ENTRIES, PATH_METRIC, PATHS,
     PathEntry,
 };
 
@@ -38,8 +38,8 @@ pub struct PathCount {
     pub key: u64,
     /// How often.
     pub count: u64,
-    /// Cycles, if these are counted.
-    pub cycles: u64,
+    /// What the metric's counter has gone up by on it, if there is one.
+    pub metric: u64,
 }
 
 /// A process that has joined, with the memory shared with it.
@@ -241,7 +241,7 @@ impl Process {
                 0 => entry.key = value,
                 8 => entry.count = value,
                 16 => entry.context = value as u32,
-                24 => entry.cycles = value,
+                24 => entry.metric = value,
                 _ => {}
             }
         })?;
@@ -258,17 +258,17 @@ impl Process {
     pub fn for_each_path(&self, area: u32, sink: &mut dyn FnMut(PathCount)) -> Result<()> {
         let bytes = u64::from(N_PATH_ENTRIES) * size_of::<PathEntry>() as u64;
         let range = |start: u32| u64::from(start)..u64::from(start) + bytes;
-        let mut cycles: BTreeMap<u64, u64> = BTreeMap::new();
-        self.arena.for_each_word_of(area, range(PATH_CYCLES), &mut |at, value| {
-            // A signal between reading the clock and noting it charges the handler to the wrong side: not below nothing.
-            cycles.insert(at, u64::try_from(value.cast_signed()).unwrap_or(0));
+        let mut metric: BTreeMap<u64, u64> = BTreeMap::new();
+        self.arena.for_each_word_of(area, range(PATH_METRIC), &mut |at, value| {
+            // A signal between reading the counter and noting it charges the handler to the wrong side: not below nothing.
+            metric.insert(at, u64::try_from(value.cast_signed()).unwrap_or(0));
         })?;
         let mut key = (u64::MAX, 0);
         self.arena.for_each_word_of(area, range(PATHS), &mut |at, value| {
             if at % 16 == 0 {
                 key = (at, value);
             } else if key.0 == at - 8 {
-                sink(PathCount { key: key.1, count: value, cycles: cycles.get(&key.0).copied().unwrap_or(0) });
+                sink(PathCount { key: key.1, count: value, metric: metric.get(&key.0).copied().unwrap_or(0) });
             }
         })
     }
@@ -282,6 +282,12 @@ impl Process {
     #[must_use]
     pub fn n_lost_paths(&self) -> u64 {
         self.arena.areas(self.control.n_areas()).map(|area| area.n_lost_paths()).sum()
+    }
+
+    /// In exact mode: misses of the simulated data caches of all threads.
+    #[must_use]
+    pub fn n_cache_misses(&self) -> u64 {
+        self.arena.areas(self.control.n_areas()).map(|area| area.n_cache_misses()).sum()
     }
 
     /// The areas of all threads so far.

@@ -25,6 +25,7 @@ const SETTINGS: Settings = Settings {
     seed: 1,
     tick_source: TickSource::Off,
     is_exact: false,
+    counts_misses: false,
 };
 
 /// Compiles with gcc, which must be there.

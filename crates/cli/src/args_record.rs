@@ -8,7 +8,8 @@ use clap::{ArgGroup, Args as ClapArgs};
 use emit::Events;
 use wire::control::Policy;
 
-use crate::props::{CtlAction, CtlProps, Exact, Probe, RecordProps, TickChoice, TimeWindow};
+use crate::metric::{self, Wanted};
+use crate::props::{CtlAction, CtlProps, Exact, ExactProps, Probe, RecordProps, TickChoice, TimeWindow};
 
 /// Run a program and record which blocks, edges and paths it really runs
 ///
@@ -99,9 +100,9 @@ pub struct RecordArgs {
           hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
 
-    /// Add up in every calling context, or with --exact in every path: cycles
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = parse_metric)]
-    metric: Option<()>,
+    /// Add up by context, or with --exact by path: cycles; l1d:SIZE:WAYS:LINE
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = metric::parse)]
+    metric: Option<Wanted>,
 
     /// Note loads and arguments (others: --call-targets, --branches, --types)
     #[arg(long, requires = "exact", group = "noting")]
@@ -227,7 +228,8 @@ impl RecordArgs {
             keep_trace: self.keep_trace,
             verify: self.verify,
             probe: self.probe,
-            exact: checked(self.metric.map_or(self.exact, |()| Some(with_cycles(self.exact))), self.per_call_site),
+            exact: checked(self.exact, self.metric.as_ref(), self.per_call_site),
+            hardware: self.metric.map(Wanted::hardware).unwrap_or_default(),
             noted: noted.into_iter().filter(|&(is_on, _)| is_on).fold(Events::NONE, |all, (_, events)| all | events),
             compressor: if self.value_stream.is_some() { String::new() } else { self.compress },
             value_stream: self.value_stream,
@@ -267,38 +269,17 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The only metric that needs no hardware counters.
-fn parse_metric(text: &str) -> Result<(), String> {
-    match text {
-        "cycles" => Ok(()),
-        "instructions" | "cache-misses" => {
-            Err("needs hardware counters, which strobe does not read yet; try cycles".to_owned())
-        }
-        _ => Err("not a metric; the one there is: cycles".to_owned()),
+/// What is counted, if anything is, and what is added up there: without --exact, in calling contexts.
+fn checked(exact: Option<Exact>, wanted: Option<&Wanted>, per_call_site: bool) -> Option<ExactProps> {
+    let refuse = |message: &str| clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit();
+    let what = exact.or(wanted.map(|_| Exact::Contexts));
+    if wanted.is_some() && !matches!(what, Some(Exact::Paths | Exact::Contexts | Exact::ContextPaths)) {
+        refuse("--metric goes with --exact=paths, =contexts and =context-paths only\n")
     }
-}
-
-/// What is counted if cycles are.
-fn with_cycles(exact: Option<Exact>) -> Exact {
-    match exact {
-        None | Some(Exact::Contexts) => Exact::ContextCycles,
-        Some(Exact::Paths) => Exact::PathCycles,
-        Some(Exact::ContextPaths) => Exact::ContextPathCycles,
-        Some(_) => {
-            let message = "--metric cycles goes with --exact=paths, =contexts and =context-paths only\n";
-            clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit()
-        }
+    if per_call_site && !matches!(what, Some(Exact::Contexts | Exact::ContextPaths)) {
+        refuse("--per-call-site goes with --exact=contexts, --exact=context-paths or --metric only\n")
     }
-}
-
-/// Call sites are those of calling contexts.
-fn checked(exact: Option<Exact>, per_call_site: bool) -> Option<Exact> {
-    use Exact::{ContextCycles, ContextPathCycles, ContextPaths, Contexts};
-    if per_call_site && !matches!(exact, Some(Contexts | ContextPaths | ContextCycles | ContextPathCycles)) {
-        let message = "--per-call-site goes with --exact=contexts, --exact=context-paths or --metric only\n";
-        clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit()
-    }
-    exact
+    what.map(|what| ExactProps { what, metric: wanted.and_then(Wanted::counted) })
 }
 
 /// Returns the expression, empty for `none`.

@@ -242,7 +242,7 @@ struct CommonArgs {
 /// Of a view that can sum up instead of listing.
 #[derive(Debug, ClapArgs)]
 struct StatisticsArgs {
-    /// Statistics instead: what is hot by executions, instructions, branches or cycles
+    /// Statistics instead: what is hot by executions, instructions, branches, cycles or l1d
     #[arg(long, value_enum, value_name = "M", hide_possible_values = true)]
     metric: Option<MetricName>,
 

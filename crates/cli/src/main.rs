@@ -17,6 +17,7 @@ mod html;
 mod input;
 mod inspect;
 mod listing;
+mod metric;
 mod module;
 mod numbers;
 mod progress;

@@ -51,7 +51,9 @@ pub struct RecordProps {
     pub verify: bool,
     pub probe: Probe,
     /// Count everything, instead of bursts.
-    pub exact: Option<Exact>,
+    pub exact: Option<ExactProps>,
+    /// Hardware counters that were asked for.
+    pub hardware: Vec<Hardware>,
     /// What is noted of single instructions.
     pub noted: emit::Events,
     /// How the program compresses that; empty: not.
@@ -101,6 +103,20 @@ pub enum Probe {
     Off,
 }
 
+/// What exact mode counts, and what it adds up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExactProps {
+    pub what: Exact,
+    pub metric: Option<emit::Metric>,
+}
+
+/// A hardware counter by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hardware {
+    pub name: &'static str,
+    pub counter: attach::probe::HardwareCounter,
+}
+
 /// What exact mode counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Exact {
@@ -110,19 +126,10 @@ pub enum Exact {
     Blocks,
     /// Ball-Larus paths that end wherever control comes to a loop header
     HeaderPaths,
-    /// Ball-Larus paths and the cycles on each
-    #[value(skip)]
-    PathCycles,
     /// Calls, by calling context
     Contexts,
     /// Ball-Larus paths, by calling context
     ContextPaths,
-    /// Ball-Larus paths and the cycles on each, by calling context
-    #[value(skip)]
-    ContextPathCycles,
-    /// Calls and cycles, by calling context
-    #[value(skip)]
-    ContextCycles,
     /// Nothing: what running in copies alone costs
     Nothing,
 }

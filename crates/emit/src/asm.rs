@@ -41,6 +41,8 @@ impl Gpr {
 pub(crate) struct Condition(pub u8);
 
 impl Condition {
+    /// Unsigned above.
+    pub const A: Condition = Condition(7);
     /// Unsigned above or equal.
     pub const AE: Condition = Condition(3);
     /// Zero.
@@ -174,6 +176,48 @@ impl Asm {
         self.bytes(&[GS, REX_W | register.high() << 1, 0xff, 0x04, sib]);
         self.bytes(&offset.to_le_bytes());
         self.position() - 4
+    }
+
+    /// An instruction with a register and `gs:[index * 8 + offset]`; `opcode` is 8b to load, 89 to store, 33 to exclusive-or.
+    pub fn cache_entry(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
+        let rex = REX_W | register.high() << 2 | index.high() << 1;
+        self.bytes(&[GS, rex, opcode, 0x04 | register.low() << 3, 0xc5 | index.low() << 3]);
+        self.bytes(&offset.to_le_bytes());
+    }
+
+    /// `mov to, from` of 32 bits.
+    pub fn move_dword(&mut self, to: Gpr, from: Gpr) {
+        if to.high() | from.high() != 0 {
+            self.code.push(REX | from.high() << 2 | to.high());
+        }
+        self.bytes(&[0x89, 0xc0 | from.low() << 3 | to.low()]);
+    }
+
+    /// `shr register, distance` of 32 bits.
+    pub fn shift_right_dword(&mut self, register: Gpr, distance: u8) {
+        if register.high() != 0 {
+            self.code.push(REX | 1);
+        }
+        self.bytes(&[0xc1, 0xe8 | register.low(), distance]);
+    }
+
+    /// `and register, mask` of 32 bits.
+    pub fn and_dword(&mut self, register: Gpr, mask: u32) {
+        if register.high() != 0 {
+            self.code.push(REX | 1);
+        }
+        self.bytes(&[0x81, 0xe0 | register.low()]);
+        self.bytes(&mask.to_le_bytes());
+    }
+
+    /// `cmp register, value`
+    pub fn compare_immediate(&mut self, register: Gpr, value: i32) {
+        self.bytes(&[REX_W | register.high(), if i8::try_from(value).is_ok() { 0x83 } else { 0x81 }]);
+        self.code.push(0xf8 | register.low());
+        match i8::try_from(value) {
+            Ok(short) => self.bytes(&short.to_le_bytes()),
+            Err(_) => self.bytes(&value.to_le_bytes()),
+        }
     }
 
     /// An instruction with a register and `gs:[index * 2 + offset]`; `opcode` is 8b to load, 89 to store, 3b to compare.

@@ -7,6 +7,7 @@ use wire::recovery::{Run, kind};
 use wire::sample::EndReason;
 
 use crate::asm::{Asm, Gpr, Label};
+use crate::cache::{BlockAccesses, OtherLine};
 use crate::events::FullEvents;
 use crate::exact::Cell;
 use crate::statistics::Statistics;
@@ -97,6 +98,10 @@ pub(crate) struct Chunk {
     pub exits: Vec<Exit>,
     /// Where probes of the present function go that have filled the buffer of events.
     pub full_events: Vec<FullEvents>,
+    /// Where probes of the present function go that have not found their line of the data cache.
+    pub other_lines: Vec<OtherLine>,
+    /// How often blocks access memory, if a data cache is simulated.
+    pub accesses: Vec<BlockAccesses>,
     pub statistics: Statistics,
 }
 

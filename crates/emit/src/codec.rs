@@ -8,18 +8,19 @@ use image::Svma;
 use wire::recovery::Run;
 
 use crate::Probe;
+use crate::cache::{BlockAccesses, Cache};
 use crate::chunk::{Original, Stretch};
 use crate::copy::ModuleCopy;
 use crate::error::Error;
 use crate::events::Events;
-use crate::exact::{Cell, CellKind, Counting};
+use crate::exact::{Cell, CellKind, Counting, Metric};
 use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 10;
-const HEADER_WORDS: usize = 17;
-const N_COUNTERS: usize = 11;
+const VERSION: u64 = 11;
+const HEADER_WORDS: usize = 18;
+const N_COUNTERS: usize = 13;
 const CHECKSUM_BYTES: usize = 8;
 /// Code and literals start and end at multiples of this.
 const ALIGNMENT: u64 = 16;
@@ -29,7 +30,8 @@ const STRETCH_BYTES: usize = 16;
 const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 const LANDING_BYTES: usize = 8;
-/// Probes by their stored numbers.
+const ACCESSES_BYTES: usize = 12;
+/// Probes by their stored numbers; with another metric, that is told apart.
 const PROBES: [Probe; 15] = [
     Probe::None,
     Probe::Trace,
@@ -40,13 +42,15 @@ const PROBES: [Probe; 15] = [
     Probe::Exact(Counting::CONTEXT_PATHS),
     Probe::Exact(Counting::CONTEXT_CYCLES),
     Probe::Exact(Counting::HeaderPaths),
-    Probe::Exact(Counting::PathCycles),
+    Probe::Exact(Counting::PATH_CYCLES),
     Probe::Exact(Counting::CONTEXT_PATH_CYCLES),
     Probe::Exact(Counting::CONTEXTS.by_call_site()),
     Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()),
     Probe::Exact(Counting::CONTEXT_CYCLES.by_call_site()),
     Probe::Exact(Counting::CONTEXT_PATH_CYCLES.by_call_site()),
 ];
+/// Bits of the stored number of the probe that say what data cache is simulated.
+const CACHE_SHIFT: u32 = 8;
 /// Bits of the stored number of the probe that say what is noted beside.
 const EVENTS_SHIFT: u32 = 32;
 /// Bit of a stored stretch's number of instructions that says whether it starts a block.
@@ -76,6 +80,7 @@ impl ModuleCopy {
             self.cell_uses.len() as u64,
             self.keys.len() as u64,
             self.landings.len() as u64,
+            self.accesses.len() as u64,
         ];
         out.words(&header);
         out.words(&counters(&self.statistics));
@@ -94,6 +99,9 @@ impl ModuleCopy {
         }
         for &(Original(last_byte), place) in &self.landings {
             [last_byte, place].into_iter().for_each(|value| out.dword(value));
+        }
+        for each in &self.accesses {
+            [each.at, each.simulated, each.not_simulated].into_iter().for_each(|value| out.dword(value));
         }
         let checksum = checksum(&out.0);
         out.words(&[checksum]);
@@ -129,11 +137,12 @@ impl ModuleCopy {
             n_uses,
             n_keys,
             n_landings,
+            n_accesses,
         ] = lens;
         let copy = ModuleCopy {
             base: Svma(base),
             cluster: usize::try_from(cluster).map_err(|_| Error::Inconsistent)?,
-            probe: PROBES.get(probe as u32 as usize).copied().ok_or(Error::Inconsistent)?,
+            probe: numbered_probe(probe as u32).ok_or(Error::Inconsistent)?,
             events: Events::from_bits(probe >> EVENTS_SHIFT).ok_or(Error::Inconsistent)?,
             literals: u32::try_from(literals).map_err(|_| Error::Inconsistent)?,
             code: input.take(n_code, 1)?.to_vec(),
@@ -150,6 +159,7 @@ impl ModuleCopy {
             keys: input.dwords(n_keys)?,
             cell_uses: input.items::<CELL_BYTES, _>(n_uses, cell)?,
             landings: input.items::<LANDING_BYTES, _>(n_landings, landing)?,
+            accesses: input.items::<ACCESSES_BYTES, _>(n_accesses, accesses)?,
         };
         if input.0.is_empty() && is_consistent(&copy) { Ok(copy) } else { Err(Error::Inconsistent) }
     }
@@ -168,6 +178,7 @@ impl ModuleCopy {
             + (self.cells.len() + self.keys.len()) * 4
             + self.cell_uses.len() * CELL_BYTES
             + self.landings.len() * LANDING_BYTES
+            + self.accesses.len() * ACCESSES_BYTES
             + CHECKSUM_BYTES
     }
 }
@@ -209,6 +220,8 @@ fn counters(statistics: &Statistics) -> [u64; N_COUNTERS] {
         statistics.probes_flags_saved,
         statistics.events,
         statistics.loads_not_noted,
+        statistics.accesses,
+        statistics.accesses_not_simulated,
     ]
 }
 
@@ -225,6 +238,8 @@ fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
         probes_flags_saved,
         events,
         loads_not_noted,
+        accesses,
+        accesses_not_simulated,
     ] = counters;
     Statistics {
         functions,
@@ -238,6 +253,8 @@ fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
         probes_flags_saved,
         events,
         loads_not_noted,
+        accesses,
+        accesses_not_simulated,
         ..Statistics::default()
     }
 }
@@ -329,11 +346,20 @@ fn skipped(bytes: &[u8; SKIPPED_BYTES]) -> Result<Skipped, Error> {
     Ok(Skipped { entry, reason: reason.ok_or(Error::Inconsistent)? })
 }
 
-fn cell(bytes: &[u8; CELL_BYTES]) -> Result<Cell, Error> {
-    let [kind, at, to] = [0, 4, 8].map(|start| {
+fn three_dwords_of(bytes: &[u8; 12]) -> [u32; 3] {
+    [0, 4, 8].map(|start| {
         let field = bytes[start..].first_chunk::<4>().copied().unwrap_or_default();
         u32::from_le_bytes(field)
-    });
+    })
+}
+
+fn accesses(bytes: &[u8; ACCESSES_BYTES]) -> Result<BlockAccesses, Error> {
+    let [at, simulated, not_simulated] = three_dwords_of(bytes);
+    Ok(BlockAccesses { at, simulated, not_simulated })
+}
+
+fn cell(bytes: &[u8; CELL_BYTES]) -> Result<Cell, Error> {
+    let [kind, at, to] = three_dwords_of(bytes);
     let kind = u8::try_from(kind).ok().and_then(CellKind::from_u8).ok_or(Error::Inconsistent)?;
     Ok(Cell { kind, at, to })
 }
@@ -344,7 +370,24 @@ fn landing(bytes: &[u8; LANDING_BYTES]) -> Result<(Original, u32), Error> {
 }
 
 fn probe_number(probe: Probe) -> u64 {
-    PROBES.iter().position(|&each| each == probe).unwrap_or_default() as u64
+    let plain = match probe {
+        Probe::Exact(counting) => Probe::Exact(counting.with_metric(Metric::Cycles)),
+        Probe::Trace | Probe::None => probe,
+    };
+    let number = PROBES.iter().position(|&each| each == plain).unwrap_or_default() as u64;
+    number | probe.cache().map_or(0, |cache| u64::from(cache.bits()) << CACHE_SHIFT)
+}
+
+fn numbered_probe(number: u32) -> Option<Probe> {
+    let plain = PROBES.get(number as usize & ((1 << CACHE_SHIFT) - 1)).copied()?;
+    match (plain, number >> CACHE_SHIFT) {
+        (plain, 0) => Some(plain),
+        (Probe::Exact(counting), bits) => {
+            counting.metric()?;
+            Some(Probe::Exact(counting.with_metric(Metric::Misses(Cache::from_bits(bits)?))))
+        }
+        _ => None,
+    }
 }
 
 /// Mixes words by multiplication; any single changed bit changes the sum.

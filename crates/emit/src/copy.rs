@@ -13,6 +13,7 @@ use image::{Svma, SvmaRange};
 use wire::recovery::Run;
 
 use crate::Probe;
+use crate::cache::BlockAccesses;
 use crate::chunk::{Original, Stretch};
 use crate::events::Events;
 use crate::exact::Cell;
@@ -37,6 +38,7 @@ pub struct ModuleCopy {
     pub(crate) cells: Vec<u32>,
     pub(crate) cell_uses: Vec<Cell>,
     pub(crate) keys: Vec<u32>,
+    pub(crate) accesses: Vec<BlockAccesses>,
     pub(crate) statistics: Statistics,
 }
 
@@ -110,6 +112,12 @@ impl ModuleCopy {
     #[must_use]
     pub fn n_keys(&self) -> u32 {
         self.cell_uses.iter().filter(|cell| cell.kind.has_key()).count() as u32
+    }
+
+    /// How often its blocks access memory, if a data cache is simulated.
+    #[must_use]
+    pub fn accesses(&self) -> &[BlockAccesses] {
+        &self.accesses
     }
 
     /// The smallest range that contains all instructions with twins.

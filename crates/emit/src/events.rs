@@ -38,7 +38,7 @@
 //! **Which loads.** Moves from memory to a whole general register, with or without extension. Loads of parts of registers, of vectors, and operands of
 //! arithmetic are not noted, but counted ([`crate::Statistics::loads_not_noted`]).
 
-mod sources;
+pub(crate) mod sources;
 
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
@@ -153,7 +153,7 @@ impl Function<'_, '_> {
     /// What is alive behind each instruction of a block; nothing if no event needs to know.
     pub fn alive_in(&self, block: BlockId) -> Vec<LiveSet> {
         let Function { module, flow, .. } = self;
-        if module.options.events.is_empty() {
+        if module.options.events.is_empty() && module.options.probe.cache().is_none() {
             return Vec::new();
         }
         let mut live = flow.liveness.live_behind_each(module.image, &flow.cfg, block, self.needed_behind(block));
@@ -225,7 +225,7 @@ impl Function<'_, '_> {
         };
         let [full, back] = [self.chunk.asm.new_label(), self.chunk.asm.new_label()];
         let make = |chunk: &mut Chunk| {
-            write_with_operand(chunk, opcode, operand);
+            write_with_operand(chunk, opcode, Gpr::RAX, operand);
             if let Some(target) = target {
                 chunk.set_address(chunk.position() - 4, chunk.position(), target);
             }
@@ -247,20 +247,20 @@ struct Noted {
 
 /// Opcodes of `mov` and `lea` to a register.
 const LOAD: u8 = 0x8b;
-const LEA: u8 = 0x8d;
+pub(crate) const LEA: u8 = 0x8d;
 
-/// Writes `opcode rax, operand`, with a displacement of 4 bytes.
-fn write_with_operand(chunk: &mut Chunk, opcode: u8, operand: Operand) {
-    const REX_W: u8 = 0x48;
+/// Writes `opcode register, operand`, with a displacement of 4 bytes.
+pub(crate) fn write_with_operand(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand) {
+    let (field, rex_w) = ((register.0 & 7) << 3, 0x48 | (register.0 >> 3) << 2);
     let Operand::Registers(base, index, displacement) = operand else {
-        chunk.asm.bytes(&[REX_W, opcode, 0x05, 0, 0, 0, 0]);
+        chunk.asm.bytes(&[rex_w, opcode, 0x05 | field, 0, 0, 0, 0]);
         return;
     };
     // A SIB byte in any case: 4 is no index, and without a base, 5 in its place is none.
     let (index, scale) = index.unwrap_or((Gpr(4), 0));
     let (mode, base) = base.map_or((0x04, Gpr(5)), |base| (0x84, base));
-    let rex = REX_W | (index.0 >> 3) << 1 | base.0 >> 3;
-    chunk.asm.bytes(&[rex, opcode, mode, scale << 6 | (index.0 & 7) << 3 | base.0 & 7]);
+    let rex = rex_w | (index.0 >> 3) << 1 | base.0 >> 3;
+    chunk.asm.bytes(&[rex, opcode, mode | field, scale << 6 | (index.0 & 7) << 3 | base.0 & 7]);
     chunk.asm.bytes(&displacement.to_le_bytes());
 }
 

@@ -32,7 +32,7 @@ use crate::classify::{self, Body};
 use crate::exact::{self, CellKind};
 use crate::module::Module;
 use crate::probe::{self, Depth, Site};
-use crate::{Probe, events, exits, system_call};
+use crate::{Probe, cache, events, exits, system_call};
 
 /// Functions start at multiples of this.
 pub(crate) const ALIGNMENT: u32 = 16;
@@ -73,6 +73,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     function.write_arrivals();
     function.write_call_ends();
     events::write_full(function.chunk);
+    cache::write_others(function.chunk);
     exits::write(function.chunk);
     function.write_rows();
     function.chunk.asm.resolve_labels();
@@ -236,7 +237,8 @@ impl Function<'_, '_> {
     fn write_what_is_before(&mut self, id: BlockId, index: u32, insn: &Instruction, alive: &[LiveSet]) {
         let before = index.checked_sub(1).and_then(|before| alive.get(before as usize).copied());
         let live = before.unwrap_or_else(|| self.needed_at(id));
-        if self.write_events_before(id, insn, live) {
+        let has_events = self.write_events_before(id, insn, live);
+        if self.write_accesses(id, insn, live) || has_events {
             self.open_stretch = false;
         }
     }
@@ -398,7 +400,7 @@ impl Function<'_, '_> {
         let position = self.chunk.position();
         self.write_context_arrival(id, block, live);
         self.plan_of_probes().arrival(id).write(self.chunk, block, live);
-        self.write_clock_arrival(id, block, live);
+        self.write_metric_arrival(id, block, live);
         position
     }
 

@@ -23,6 +23,7 @@
 //! | `transfers` | the ends of blocks |
 //! | `probe`, `system_call`, `exits`, `stubs` | code that the original does not have |
 //! | `events` | what notes values that instructions load, and others |
+//! | `cache` | what simulates a data cache |
 //! | `exact` | the same for copies that are never left |
 //! | `link` | the module, from the functions |
 //! | `place`, `codec` | the module at an address, or in a file |
@@ -30,6 +31,7 @@
 #![warn(missing_docs)]
 
 mod asm;
+mod cache;
 mod chunk;
 mod classify;
 mod codec;
@@ -50,10 +52,11 @@ mod system_call;
 mod transfers;
 mod verify;
 
+pub use cache::{BlockAccesses, Cache};
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
 pub use events::Events;
-pub use exact::{Cell, CellKind, Contexts, Counting};
+pub use exact::{Cell, CellKind, Contexts, Counting, Metric};
 pub use link::translate;
 pub use place::Position;
 pub use statistics::{SkipReason, Skipped, Statistics};
@@ -95,9 +98,9 @@ impl Probe {
         matches!(self, Probe::Exact(counting) if counting.has_contexts())
     }
 
-    /// Whether cycles are charged to calling contexts.
-    pub(crate) fn has_cycles(self) -> bool {
-        matches!(self, Probe::Exact(counting) if counting.has_context_cycles())
+    /// Whether a metric is charged to calling contexts.
+    pub(crate) fn has_context_metric(self) -> bool {
+        matches!(self, Probe::Exact(counting) if counting.has_context_metric())
     }
 
     /// Whether contexts tell call sites apart.
@@ -105,9 +108,25 @@ impl Probe {
         matches!(self, Probe::Exact(counting) if counting.has_call_sites())
     }
 
-    /// Whether paths have cycles.
-    pub(crate) fn has_path_cycles(self) -> bool {
-        matches!(self, Probe::Exact(counting) if counting.has_path_cycles())
+    /// What is added up, if anything is.
+    pub(crate) fn metric(self) -> Option<Metric> {
+        match self {
+            Probe::Exact(counting) => counting.metric(),
+            Probe::Trace | Probe::None => None,
+        }
+    }
+
+    /// The data cache that is simulated.
+    pub(crate) fn cache(self) -> Option<Cache> {
+        match self.metric()? {
+            Metric::Misses(cache) => Some(cache),
+            Metric::Cycles => None,
+        }
+    }
+
+    /// Whether paths have a metric.
+    pub(crate) fn has_path_metric(self) -> bool {
+        matches!(self, Probe::Exact(counting) if counting.has_path_metric())
     }
 
     /// Whether paths are counted.

@@ -106,6 +106,7 @@ fn empty(module: &Module<'_, '_>) -> ModuleCopy {
         cells: Vec::new(),
         cell_uses: Vec::new(),
         keys: Vec::new(),
+        accesses: Vec::new(),
         statistics: Statistics::default(),
     }
 }
@@ -213,6 +214,7 @@ impl Linker {
             kind if kind.has_key() => Cell { to: cell.to + self.n_keys, ..cell },
             _ => cell,
         }));
+        copy.accesses.append(&mut chunk.accesses);
         self.n_cells += chunk.n_cells;
         self.n_keys += chunk.n_keys;
         copy.statistics += &chunk.statistics;

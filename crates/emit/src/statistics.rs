@@ -33,6 +33,10 @@ pub struct Statistics {
     pub events: u64,
     /// Instructions that read memory, and whose values are not noted although values are.
     pub loads_not_noted: u64,
+    /// Accesses to memory that the data cache is told of, if one is simulated.
+    pub accesses: u64,
+    /// Those that it is not told of.
+    pub accesses_not_simulated: u64,
     /// Places that leave the copy, by [`EndReason`].
     pub leaving: [u64; N_REASONS],
     /// Functions without a copy.
@@ -114,6 +118,8 @@ impl AddAssign<&Statistics> for Statistics {
         self.probes_flags_saved += other.probes_flags_saved;
         self.events += other.events;
         self.loads_not_noted += other.loads_not_noted;
+        self.accesses += other.accesses;
+        self.accesses_not_simulated += other.accesses_not_simulated;
         for (total, more) in self.leaving.iter_mut().zip(other.leaving) {
             *total += more;
         }

@@ -34,7 +34,7 @@ use wire::thread::{offset, thread_state};
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Chunk, Original};
 use crate::exact;
-use crate::{Options, probe};
+use crate::{Options, cache, probe};
 
 /// Code that all functions of a module share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(crate) enum Stub {
     Land,
     /// A path is to be counted in the path table; only in copies that are never left.
     CountPath,
+    /// Bytes are accessed that are not where the data cache was used last; likewise.
+    Access,
 }
 
 /// Where the stubs are in the copy.
@@ -65,6 +67,7 @@ pub(crate) struct Stubs {
     look_up: u32,
     land: u32,
     count_path: u32,
+    access: u32,
 }
 
 impl Stubs {
@@ -77,6 +80,7 @@ impl Stubs {
             Stub::LookUp => self.look_up,
             Stub::Land => self.land,
             Stub::CountPath => self.count_path,
+            Stub::Access => self.access,
         }
     }
 }
@@ -95,9 +99,13 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let land = if probe.stays() { exact::transfers::write_land_stub(chunk, look_up) } else { look_up };
     let count_path = chunk.position();
     if probe.has_paths() {
-        exact::code::write_count_stub(chunk, probe.has_path_cycles());
+        exact::code::write_count_stub(chunk, probe.metric().filter(|_| probe.has_path_metric()));
     }
-    Stubs { exit, miss, full, other, look_up, land, count_path }
+    let access = chunk.position();
+    if let Some(cache) = probe.cache() {
+        cache::write_stub(chunk, cache);
+    }
+    Stubs { exit, miss, full, other, look_up, land, count_path, access }
 }
 
 /// Goes to the twin of the target in one of these clusters. Returns where that is.

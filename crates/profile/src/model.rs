@@ -208,6 +208,8 @@ pub struct Path {
     pub count: Estimate,
     /// User CPU time in its blocks, callees not included, in nanoseconds.
     pub self_ns: Estimate,
+    /// Misses of a simulated data cache on it, callees not included; 0 if there was none.
+    pub misses: u64,
 }
 
 /// A call site and one of its callees.
@@ -238,6 +240,8 @@ pub struct Context {
     pub self_ns: Estimate,
     /// Kernel CPU time likewise.
     pub kernel_ns: Estimate,
+    /// Misses of a simulated data cache likewise; 0 if there was none.
+    pub misses: u64,
 }
 
 /// Calls from a context to a function among its own ancestors.

@@ -155,6 +155,15 @@ pub fn is_native(area: &Area) -> bool {
     unsafe { (*area.raw()).native_since != 0 }
 }
 
+/// The counter of what is added up on paths and in contexts.
+pub fn metric(area: &Area) -> u64 {
+    if area.session.control.exact.counts_misses.load(Relaxed) == 0 {
+        return syscall::rdtsc();
+    }
+    // SAFETY: the area is the calling thread's.
+    unsafe { (*area.raw()).misses }
+}
+
 /// Prepares a new thread for exact mode.
 pub fn initialize(area: &Area) {
     let header = area.raw();
@@ -165,7 +174,7 @@ pub fn initialize(area: &Area) {
         (*header).is_in_gate = 0;
         (*header).hook_slot = 0;
         (*header).native_since = syscall::rdtsc();
-        (*header).charged_tsc = (*header).native_since;
+        (*header).charged = metric(area);
         *gate_stack::records(area.index) = crate::resume::Records::default();
     }
     events::initialize(area);

@@ -67,7 +67,7 @@ pub fn enter_handler(handler: u64, context: u64, interrupted: Option<&Interrupte
     area.header().frame.store(0, Relaxed);
     // SAFETY: the area is the calling thread's. All signals are blocked; what is under way has been noted.
     unsafe {
-        (*area.raw()).charged_tsc = syscall::rdtsc();
+        (*area.raw()).charged = exact::metric(&area);
         events::begin_handler(&area);
     }
     exact::way_to(handler)
@@ -113,8 +113,9 @@ fn scratchpad(area: &Area) -> Scratchpad {
             system_call_number: (*header).system_call_number,
             system_call_start: (*header).system_call_start,
             events: events::underway(area),
-            uncharged_cycles: syscall::rdtsc().wrapping_sub((*header).charged_tsc),
-            ended_cycles: (*header).ended_cycles,
+            uncharged: exact::metric(area).wrapping_sub((*header).charged),
+            ended_metric: (*header).ended_metric,
+            access: [(*header).line, (*header).last_line, (*header).has_missed],
             hooked: Hooked::default(),
             was_native: exact::is_native(area),
         }
@@ -134,8 +135,9 @@ fn put_back(area: &Area, scratchpad: &Scratchpad) {
         area.header().end_reason.store(scratchpad.end_reason, Relaxed);
         events::go_on(area, &scratchpad.events);
         // What the handler took is not the interrupted code's.
-        (*header).charged_tsc = syscall::rdtsc().wrapping_sub(scratchpad.uncharged_cycles);
-        (*header).ended_cycles = scratchpad.ended_cycles;
+        (*header).charged = exact::metric(area).wrapping_sub(scratchpad.uncharged);
+        (*header).ended_metric = scratchpad.ended_metric;
+        [(*header).line, (*header).last_line, (*header).has_missed] = scratchpad.access;
         (*header).native_since = if scratchpad.was_native { syscall::rdtsc() } else { 0 };
         if scratchpad.hooked.slot != 0 {
             hook::set(area, scratchpad.hooked);

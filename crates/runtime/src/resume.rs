@@ -25,9 +25,11 @@ pub struct Scratchpad {
     pub system_call_number: u64,
     pub system_call_start: u64,
     pub events: Underway,
-    /// Cycles since `charged_tsc`.
-    pub uncharged_cycles: u64,
-    pub ended_cycles: u64,
+    /// What the metric's counter has gone up by since `charged`.
+    pub uncharged: u64,
+    pub ended_metric: u64,
+    /// The access to the simulated cache: `line`, `last_line` and `has_missed`.
+    pub access: [u64; 3],
     /// If the interrupted code is the kernel's: how it comes back.
     pub hooked: Hooked,
     pub was_native: bool,

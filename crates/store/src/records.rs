@@ -216,7 +216,7 @@ impl Record for Edge {
 impl Record for Path {
     stored_in!("path", paths);
     const COLUMNS: &'static str = "function, blocks, back_to, n_branches, count, count_variance, count_seen, self_ns, \
-                                   self_ns_variance, self_ns_seen";
+                                   self_ns_variance, self_ns_seen, misses";
 
     fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
         fields.integer(self.function.0);
@@ -225,6 +225,7 @@ impl Record for Path {
         fields.integer(self.n_branches);
         fields.estimate(self.count);
         fields.estimate(self.self_ns);
+        fields.integer(self.misses);
     }
 
     fn decode(columns: &mut Columns<'_>) -> Result<Self, Damage> {
@@ -237,6 +238,7 @@ impl Record for Path {
             n_branches: columns.integer()?,
             count: columns.estimate()?,
             self_ns: columns.estimate()?,
+            misses: columns.integer()?,
         })
     }
 
@@ -274,7 +276,8 @@ impl Record for Call {
 impl Record for Context {
     stored_in!("context", contexts);
     const COLUMNS: &'static str = "parent, function, call_site, entries, entries_variance, entries_seen, self_ns, \
-                                   self_ns_variance, self_ns_seen, kernel_ns, kernel_ns_variance, kernel_ns_seen";
+                                   self_ns_variance, self_ns_seen, kernel_ns, kernel_ns_variance, kernel_ns_seen, \
+                                   misses";
 
     fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
         fields.optional(self.parent.map(|id| id.0));
@@ -283,6 +286,7 @@ impl Record for Context {
         fields.estimate(self.entries);
         fields.estimate(self.self_ns);
         fields.estimate(self.kernel_ns);
+        fields.integer(self.misses);
     }
 
     fn decode(columns: &mut Columns<'_>) -> Result<Self, Damage> {
@@ -293,6 +297,7 @@ impl Record for Context {
             entries: columns.estimate()?,
             self_ns: columns.estimate()?,
             kernel_ns: columns.estimate()?,
+            misses: columns.integer()?,
         })
     }
 

@@ -101,7 +101,8 @@ CREATE TABLE path (
     count_seen INTEGER NOT NULL,
     self_ns REAL NOT NULL,                  -- user time in its blocks, callees not included
     self_ns_variance REAL NOT NULL,
-    self_ns_seen INTEGER NOT NULL
+    self_ns_seen INTEGER NOT NULL,
+    misses INTEGER NOT NULL                 -- of a simulated data cache, callees not included; 0 if there was none
 );
 
 -- Call sites and their callees.
@@ -130,7 +131,8 @@ CREATE TABLE context (
     self_ns_seen INTEGER NOT NULL,
     kernel_ns REAL NOT NULL,                -- kernel time likewise
     kernel_ns_variance REAL NOT NULL,
-    kernel_ns_seen INTEGER NOT NULL
+    kernel_ns_seen INTEGER NOT NULL,
+    misses INTEGER NOT NULL                 -- of a simulated data cache likewise; 0 if there was none
 );
 
 -- Calls from a context to a function among its own ancestors.

@@ -118,6 +118,10 @@ pub struct Exact {
     pub answered: AtomicU32,
     /// Written by the agent: counts up while it lives.
     pub heartbeat: AtomicU32,
+    /// Not zero: the metric is the misses of a simulated data cache, not cycles. Written by the agent before the process joins.
+    pub counts_misses: AtomicU32,
+    /// Zero.
+    pub reserved: u32,
     /// Written by the runtime: times that a thread went on natively, by [`NativeReason`].
     pub native: [AtomicU64; NativeReason::COUNT],
     /// Cycles between going on natively and being back, of threads that came back.
@@ -218,6 +222,6 @@ pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
 const _: () = assert!(size_of::<Control>() == 120 + size_of::<Exact>() + size_of::<Events>());
 const _: () = assert!(size_of::<Events>() == 16 + MAX_EXPRESSION);
-const _: () = assert!(size_of::<Exact>() == 16 + 8 * (NativeReason::COUNT + 3));
+const _: () = assert!(size_of::<Exact>() == 24 + 8 * (NativeReason::COUNT + 3));
 const _: () = assert!(size_of::<ModuleSlot>() == 64);
 const _: () = assert!(FILE_BYTES.is_multiple_of(crate::PAGE));

@@ -155,6 +155,6 @@ pub const MAX_EXPRESSION: usize = 128;
 
 const _: () = assert!(EVENTS_END <= RING);
 const _: () = assert!(EVENTS as u64 >= crate::thread::FIRST_SEGMENT + 4 * crate::thread::SEGMENT_BYTES);
-const _: () = assert!(RING + N_MESSAGES * size_of::<Event>() as u32 <= crate::exact::RETURNS);
+const _: () = assert!(RING + N_MESSAGES * size_of::<Event>() as u32 <= crate::exact::CACHE);
 const _: () = assert!(COMPRESSOR >= crate::exact::RETURNS + crate::exact::N_RETURNS * 8);
 const _: () = assert!(COMPRESSOR + COMPRESSOR_BYTES <= crate::exact::FRAMES);

@@ -10,13 +10,14 @@
 //!
 //! ```text
 //!   0          header
+//!   7 MiB      lines in the simulated data cache
 //!   8 MiB      return table
 //!   16 MiB     frames of callers
 //!   32 MiB     farewells
 //!   64 MiB     path table: counts of paths by key, open addressing
 //!   128 MiB    calling contexts
-//!   256 MiB    cycles of callers' paths, beside the frames
-//!   320 MiB    cycles of paths, beside the path table
+//!   256 MiB    the metric of callers' paths, beside the frames
+//!   320 MiB    the metric of paths, beside the path table
 //!   512 MiB    cells: counters of 8 bytes, the agent gives each module a range
 //! ```
 //!
@@ -34,6 +35,10 @@
 //! **Contexts.** The calling context tree is a hash table: an entry stands for a function called from a context, and the context is the place of
 //! the entry. The thread's present context is the upper half of `frame`. A function that is entered looks for its entry, counts there and takes the
 //! context from it; if there is none yet, the gate makes one. Recursion is an entry whose context is that of an entry around it.
+//!
+//! **Metric.** What is added up on paths or in contexts is read from a counter that only goes up: that of the processor's time stamps, or
+//! [`crate::thread::ThreadHeader::misses`], which counts the misses of a simulated data cache. The cache is the thread's own. A set has the addresses of its
+//! lines in the order of their last use, in words; 0 is no line.
 //!
 //! **Farewells.** Functions that are still active when a thread ends are on paths that will never end. A thread that ends in order leaves, behind
 //! those of its predecessors, what it takes to find them: where it is, its stack, and the frames that the stack may hold ([`Farewell`]).
@@ -165,8 +170,8 @@ pub struct ContextEntry {
     pub context: u32,
     /// Zero.
     pub reserved: u32,
-    /// Cycles of the time stamp counter in this context, if they are counted.
-    pub cycles: u64,
+    /// What the metric's counter has gone up by in this context, if there is one.
+    pub metric: u64,
 }
 
 /// Bytes of an entry.
@@ -190,10 +195,15 @@ pub const fn context_place(key: u64) -> u32 {
 pub const fn next_context_place(place: u32) -> u32 {
     (place + CONTEXT_BYTES) & (N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1)
 }
-/// Offset of the cycles on callers' paths: a word for every entry of the frames, chosen in the same way.
-pub const FRAME_CYCLES: u32 = 256 << 20;
-/// Offset of the cycles of paths: of the path in an entry of the path table, in the first word of 16 bytes at the same distance from here.
-pub const PATH_CYCLES: u32 = 320 << 20;
+/// Offset of the metric on callers' paths: a word for every entry of the frames, chosen in the same way.
+pub const FRAME_METRIC: u32 = 256 << 20;
+/// Offset of the metric of paths: of the path in an entry of the path table, in the first word of 16 bytes at the same distance from here.
+pub const PATH_METRIC: u32 = 320 << 20;
+
+/// Offset of the simulated data cache in the thread area.
+pub const CACHE: u32 = 7 << 20;
+/// Most bytes of it: a word for every line.
+pub const CACHE_BYTES: u32 = 1 << 20;
 
 /// Offset of the cells in the thread area.
 pub const CELLS: u32 = 512 << 20;
@@ -207,7 +217,8 @@ const _: () = assert!(size_of::<Farewell>() == 48);
 const _: () = assert!(FAREWELLS + FAREWELLS_BYTES <= PATHS);
 const _: () = assert!(PATHS + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CONTEXTS);
 const _: () = assert!(CONTEXT_BYTES == 32);
-const _: () = assert!(CONTEXTS + N_CONTEXT_ENTRIES * CONTEXT_BYTES <= FRAME_CYCLES);
-const _: () = assert!(FRAME_CYCLES + FRAME_MASK + 8 <= PATH_CYCLES);
-const _: () = assert!(PATH_CYCLES + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CELLS);
+const _: () = assert!(CONTEXTS + N_CONTEXT_ENTRIES * CONTEXT_BYTES <= FRAME_METRIC);
+const _: () = assert!(FRAME_METRIC + FRAME_MASK + 8 <= PATH_METRIC);
+const _: () = assert!(PATH_METRIC + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CELLS);
+const _: () = assert!(CACHE + CACHE_BYTES <= RETURNS);
 const _: () = assert!(CELLS as u64 + CELLS_BYTES as u64 == 1 << AREA_BITS);

@@ -124,9 +124,9 @@ pub struct ThreadHeader {
     pub native_since: u64,
     /// The key of the context that a copy has not found, for the gate to make.
     pub wanted_context: u64,
-    /// Time stamp counter when cycles were last charged to a context; where paths have cycles, when the present path would have started if nothing else had
-    /// run since.
-    pub charged_tsc: u64,
+    /// What the metric's counter was when it was last charged to a context; where paths have a metric, what it would have been at the start of the present
+    /// path if nothing else had run since.
+    pub charged: u64,
 
     /// The clusters of the process.
     pub clusters: [Cluster; N_CLUSTERS],
@@ -172,8 +172,16 @@ pub struct ThreadHeader {
     pub lost_paths: AtomicU64,
     /// Used entries of the table of contexts.
     pub n_context_entries: AtomicU64,
-    /// Cycles of the path that is being counted, if paths have cycles.
-    pub ended_cycles: u64,
+    /// What the path that is being counted has of the metric, if paths have one.
+    pub ended_metric: u64,
+    /// Misses of the simulated data cache; see [`crate::exact`].
+    pub misses: u64,
+    /// The line that is being looked for in the cache, and the last one of the same access.
+    pub line: u64,
+    /// See `line`.
+    pub last_line: u64,
+    /// 1 if the access has missed.
+    pub has_missed: u64,
 
     /// Where the next event goes, in words from the end of the buffer, so negative; see [`crate::events`].
     pub next_event: AtomicU64,
@@ -240,16 +248,24 @@ pub mod offset {
     pub const FRAME: u32 = offset_of!(ThreadHeader, frame) as u32;
     /// Of the upper half of `frame`.
     pub const CONTEXT: u32 = FRAME + 4;
-    /// Of `charged_tsc`.
-    pub const CHARGED_TSC: u32 = offset_of!(ThreadHeader, charged_tsc) as u32;
+    /// Of `charged`.
+    pub const CHARGED: u32 = offset_of!(ThreadHeader, charged) as u32;
     /// Of `wanted_context`.
     pub const WANTED_CONTEXT: u32 = offset_of!(ThreadHeader, wanted_context) as u32;
     /// Of `n_path_entries`.
     pub const N_PATH_ENTRIES: u32 = offset_of!(ThreadHeader, n_path_entries) as u32;
     /// Of `lost_paths`.
     pub const LOST_PATHS: u32 = offset_of!(ThreadHeader, lost_paths) as u32;
-    /// Of `ended_cycles`.
-    pub const ENDED_CYCLES: u32 = offset_of!(ThreadHeader, ended_cycles) as u32;
+    /// Of `ended_metric`.
+    pub const ENDED_METRIC: u32 = offset_of!(ThreadHeader, ended_metric) as u32;
+    /// Of `misses`.
+    pub const MISSES: u32 = offset_of!(ThreadHeader, misses) as u32;
+    /// Of `line`.
+    pub const LINE: u32 = offset_of!(ThreadHeader, line) as u32;
+    /// Of `last_line`.
+    pub const LAST_LINE: u32 = offset_of!(ThreadHeader, last_line) as u32;
+    /// Of `has_missed`.
+    pub const HAS_MISSED: u32 = offset_of!(ThreadHeader, has_missed) as u32;
     /// Of `next_event`.
     pub const NEXT_EVENT: u32 = offset_of!(ThreadHeader, next_event) as u32;
     /// Of `gate`.

@@ -4,6 +4,7 @@ mod delivery;
 mod system;
 mod ticks;
 
+pub use crate::perf::HardwareCounter;
 pub use delivery::delivery_ns;
-pub use system::{System, system};
+pub use system::{System, hardware_counter, system};
 pub use ticks::{TickCost, tick_costs};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::str::FromStr;
 
-use crate::perf::Attributes;
+use crate::perf::{Attributes, HardwareCounter};
 
 /// `arch_prctl` request for the state of shadow stacks of the calling process.
 const ARCH_SHSTK_STATUS: libc::c_int = 0x5005;
@@ -47,11 +47,19 @@ pub fn system() -> System {
         memfd_noexec: number("/proc/sys/vm/memfd_noexec"),
         has_shadow_stacks: shadow_stack_status() & SHADOW_STACK_ENABLED != 0,
         seccomp: seccomp(),
-        has_pmu: Attributes::cycles().open(0).is_ok(),
+        has_pmu: hardware_counter(HardwareCounter::Cycles).is_ok(),
         has_perf_ticks: Attributes::ticks(u64::from(u32::MAX)).open(0).is_ok(),
         has_fsgsbase: hardware_capabilities_2() & HWCAP2_FSGSBASE != 0,
         timer_hz: timer_hz(),
     }
+}
+
+/// Whether a hardware counter can be opened for this process.
+///
+/// # Errors
+/// What the kernel says if not.
+pub fn hardware_counter(counter: HardwareCounter) -> std::io::Result<()> {
+    Attributes::hardware(counter).open(0).map(drop)
 }
 
 fn file(path: &str) -> Option<String> {

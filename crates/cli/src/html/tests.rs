@@ -32,6 +32,7 @@ fn profile(binary: &str, name: &str, address: u64) -> Profile {
         entries: Estimate::exact(10),
         self_ns: ns(ms),
         kernel_ns: ns(kernel_ms),
+        misses: 0,
     };
     let block = Block {
         function: FunctionId(1),
@@ -49,6 +50,7 @@ fn profile(binary: &str, name: &str, address: u64) -> Profile {
         n_branches: 1,
         count: Estimate::exact(100),
         self_ns: ns(600),
+        misses: 0,
     };
     let repeated = Loop {
         function: FunctionId(1),

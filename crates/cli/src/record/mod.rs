@@ -10,6 +10,7 @@ mod digest;
 mod events;
 mod exact;
 mod guide;
+mod hardware;
 mod layout;
 mod live;
 pub mod outside;
@@ -66,6 +67,7 @@ const SHORTEST_NAP: Duration = Duration::from_millis(1);
 /// Runs the program; the exit code is the program's own.
 pub fn run(props: &RecordProps) -> Result<ExitCode> {
     let started = Instant::now();
+    hardware::refuse(&props.hardware)?;
     let ignored_signals = attach::ignored_signals();
     let program = find(&props.command[0])?;
     let mut live = props.live.then(Live::prepare).transpose()?;
@@ -93,6 +95,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         seed: props.seed,
         tick_source: source,
         is_exact: props.exact.is_some(),
+        counts_misses: props.exact.is_some_and(|exact| matches!(exact.metric, Some(emit::Metric::Misses(_)))),
         events: (!props.noted.is_empty()).then(|| EventSettings::new(&props.compressor, props.seed)).flatten(),
     };
     let value_stream = props.value_stream.as_deref().map(ValueStream::create).transpose()?;

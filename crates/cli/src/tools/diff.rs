@@ -209,6 +209,7 @@ mod tests {
             n_branches: 0,
             count: Estimate::exact(7),
             self_ns: function(index).self_ns,
+            misses: 0,
         };
         Profile {
             modules: vec![Module { path: "/no/such/program".to_owned(), build_id: "ab".to_owned() }],

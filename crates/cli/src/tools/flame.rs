@@ -61,6 +61,7 @@ mod tests {
             entries: Estimate::default(),
             self_ns: Estimate::exact(3_000_000),
             kernel_ns: Estimate::exact(kernel_ns),
+            misses: 0,
         };
         Profile {
             modules: vec![Module { path: "/bin/x".to_owned(), build_id: String::new() }],

@@ -90,6 +90,7 @@ mod tests {
             entries: Estimate::exact(1500),
             self_ns: ns(ms),
             kernel_ns: ns(kernel_ms),
+            misses: 0,
         };
         let block = Block {
             function: FunctionId(1),
@@ -107,6 +108,7 @@ mod tests {
             n_branches: 0,
             count: Estimate::exact(9),
             self_ns: ns(700),
+            misses: 0,
         };
         Profile {
             facts: [("command".to_owned(), "sort -n big".to_owned())].into(),

@@ -15,7 +15,7 @@ use crate::view::{View, paths, title};
 
 #[derive(Debug, Serialize)]
 pub struct HotnessView {
-    /// `executions`, `instructions`, `branches` or `cycles`.
+    /// `executions`, `instructions`, `branches`, `cycles` or `L1d misses`.
     pub metric: &'static str,
     /// Share of the metric from which on a path or function is hot.
     pub hot_share: f64,

@@ -100,6 +100,9 @@ pub enum MetricName {
     /// CPU time in it
     #[value(alias = "time")]
     Cycles,
+    /// Misses of the simulated data cache in it
+    #[value(alias = "misses")]
+    L1d,
 }
 
 impl MetricName {
@@ -109,6 +112,7 @@ impl MetricName {
             MetricName::Instructions => query::Metric::Instructions,
             MetricName::Branches => query::Metric::Branches,
             MetricName::Cycles => query::Metric::Time,
+            MetricName::L1d => query::Metric::Misses,
         }
     }
 
@@ -118,6 +122,7 @@ impl MetricName {
             MetricName::Instructions => "instructions",
             MetricName::Branches => "branches",
             MetricName::Cycles => "cycles",
+            MetricName::L1d => "L1d misses",
         }
     }
 }

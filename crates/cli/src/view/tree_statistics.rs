@@ -14,7 +14,7 @@ use crate::view::table::TITLE;
 
 #[derive(Debug, Serialize)]
 pub struct TreeView {
-    /// `executions` (calls), `instructions`, `branches` or `cycles`.
+    /// `executions` (calls), `instructions`, `branches`, `cycles` or `L1d misses`.
     pub metric: &'static str,
     /// Share of the metric from which on a context is hot.
     pub hot_share: f64,

@@ -129,6 +129,7 @@ pub fn profile_of(program: &Path, n_calls: u64) -> Profile {
         entries: count,
         self_ns: Estimate::exact(1_000_000 * n_calls),
         kernel_ns: Estimate::default(),
+        misses: 0,
     };
     let path = BlockPath {
         function: FunctionId(1),

@@ -184,6 +184,7 @@ fn context(parent: Option<u32>, function: FunctionId, entries: u64, user_ms: u64
         entries: about(entries),
         self_ns: about_ms(user_ms),
         kernel_ns: about_ms(kernel_ms),
+        misses: 0,
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) enum Source {
 
 /// A memory operand: base, index with the binary logarithm of its scale, and displacement.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     Registers(Option<Gpr>, Option<(Gpr, u8)>, i32),
     /// At this address, relative to the instruction pointer.
     At(Svma),

@@ -5,11 +5,12 @@
 //! that it may be changed in steps, by `lea`.
 
 use flow::liveness::LiveSet;
-use wire::exact::{CELLS, PATH_CYCLES, PATHS};
+use wire::exact::{CELLS, PATH_METRIC, PATHS};
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::path_cycles::write_now;
+use super::Metric;
+use super::path_metric::write_counter;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
 use crate::probe::{self, FLAGS_SAVE_END};
@@ -230,12 +231,12 @@ fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_
 }
 
 /// The stub that counts a path in the path table; see [`write_hashed_end`]. An entry is taken by `cmpxchg`, so that a signal handler that counts
-/// meanwhile cannot take the same one. What is in brackets is there if paths have cycles.
+/// meanwhile cannot take the same one. What is in brackets is there if paths have a metric.
 ///
 /// ```text
 ///     mov gs:[twin], rdx
 ///     rcx = rax << 32 | rcx                       what is counted
-///     [rax = now; rdx = gs:[charged_tsc]; mov gs:[charged_tsc], rax; sub rax, rdx; mov gs:[ended_cycles], rax]
+///     [rax = the metric's counter; rdx = gs:[charged]; mov gs:[charged], rax; sub rax, rdx; mov gs:[ended_metric], rax]
 ///     rdx = (rcx * HASH_FACTOR >> 64 - bits) << 4
 /// look:
 ///     mov rax, gs:[rdx + PATHS]
@@ -252,26 +253,26 @@ fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_
 ///     jnz look
 ///     inc qword gs:[n_path_entries]
 /// count:
-///     [mov rax, gs:[ended_cycles]; add gs:[rdx + PATH_CYCLES], rax]
+///     [mov rax, gs:[ended_metric]; add gs:[rdx + PATH_METRIC], rax]
 ///     inc qword gs:[rdx + PATHS + 8]
 ///     jmp gs:[twin]
 /// lost:
 ///     inc qword gs:[lost_paths]
 ///     jmp gs:[twin]
 /// ```
-pub(crate) fn write_count_stub(chunk: &mut Chunk, has_cycles: bool) {
+pub(crate) fn write_count_stub(chunk: &mut Chunk, metric: Option<Metric>) {
     let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
     chunk.begin_run(kind::FORWARD, Original(0), all, [0; 4]);
     let [look, free, count, lost] = [(); 4].map(|()| chunk.asm.new_label());
     chunk.asm.store(offset::TWIN, Gpr::RDX);
     chunk.asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
     chunk.asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
-    if has_cycles {
-        write_now(chunk);
-        chunk.asm.load(Gpr::RDX, offset::CHARGED_TSC);
-        chunk.asm.store(offset::CHARGED_TSC, Gpr::RAX);
+    if let Some(metric) = metric {
+        write_counter(chunk, metric);
+        chunk.asm.load(Gpr::RDX, offset::CHARGED);
+        chunk.asm.store(offset::CHARGED, Gpr::RAX);
         chunk.asm.bytes(&[0x48, 0x29, 0xd0]); // sub rax, rdx
-        chunk.asm.store(offset::ENDED_CYCLES, Gpr::RAX);
+        chunk.asm.store(offset::ENDED_METRIC, Gpr::RAX);
     }
     let asm = &mut chunk.asm;
     asm.bytes(&[0x48, 0xba]); // mov rdx, HASH_FACTOR
@@ -298,10 +299,10 @@ pub(crate) fn write_count_stub(chunk: &mut Chunk, has_cycles: bool) {
     asm.jump_to_if(Condition::NZ, look);
     asm.increment(offset::N_PATH_ENTRIES);
     asm.bind(count);
-    if has_cycles {
-        asm.load(Gpr::RAX, offset::ENDED_CYCLES);
-        asm.bytes(&[0x65, 0x48, 0x01, 0x82]); // add gs:[rdx + PATH_CYCLES], rax
-        asm.bytes(&PATH_CYCLES.to_le_bytes());
+    if metric.is_some() {
+        asm.load(Gpr::RAX, offset::ENDED_METRIC);
+        asm.bytes(&[0x65, 0x48, 0x01, 0x82]); // add gs:[rdx + PATH_METRIC], rax
+        asm.bytes(&PATH_METRIC.to_le_bytes());
     }
     asm.bytes(&[0x65, 0x48, 0xff, 0x82]); // inc qword gs:[rdx + PATHS + 8]
     asm.bytes(&(PATHS + 8).to_le_bytes());

@@ -26,11 +26,11 @@
 //! new:    mov gs:[wanted_context], rcx                        and to the gate, which comes back to the start
 //! ```
 //!
-//! Where cycles are counted, those since the last change of context are charged to the context that ends, before each of these:
+//! Where a metric is counted, what its counter has gone up by since the last change of context is charged to the context that ends, before each of these:
 //!
 //! ```text
-//!         rdtsc; shl rdx, 32; or rax, rdx
-//!         mov rcx, gs:[charged_tsc]; mov gs:[charged_tsc], rax
+//!         rdtsc; shl rdx, 32; or rax, rdx                     or mov rax, gs:[misses]
+//!         mov rcx, gs:[charged]; mov gs:[charged], rax
 //!         sub rax, rcx
 //!         mov ecx, gs:[context]
 //!         add gs:[rcx + CONTEXTS + 24], rax
@@ -47,11 +47,12 @@ use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::liveness::LiveSet;
 use wire::exact::{CONTEXT_BYTES, CONTEXT_HASH_FACTOR, CONTEXTS, ContextEntry, FRAME_MASK, N_CONTEXT_ENTRIES};
-use wire::recovery::{kind, saves};
+use wire::recovery::kind;
 use wire::sample::EndReason;
 use wire::thread::offset;
 
-use super::code::{FOUR_SAVES_END, with_register};
+use super::code::with_register;
+use super::path_metric::with_metric;
 use super::transfers::{ARRIVAL_SAVE_END, CallEnd, saved, write_restore};
 use super::{Cell, CellKind};
 use crate::asm::{Condition, Gpr, Label};
@@ -62,7 +63,7 @@ use crate::{exits, probe};
 const KEY: u32 = CONTEXTS + offset_of!(ContextEntry, key) as u32;
 const COUNT: u32 = CONTEXTS + offset_of!(ContextEntry, count) as u32;
 const CONTEXT: u32 = CONTEXTS + offset_of!(ContextEntry, context) as u32;
-const CYCLES: u32 = CONTEXTS + offset_of!(ContextEntry, cycles) as u32;
+const METRIC: u32 = CONTEXTS + offset_of!(ContextEntry, metric) as u32;
 
 /// The search for a context goes on behind the function.
 #[derive(Debug)]
@@ -130,32 +131,19 @@ impl Function<'_, '_> {
         }
     }
 
-    /// Charges the cycles since the last change to the present context, if they are counted.
+    /// Charges the metric since the last change to the present context, if there is one.
     pub(super) fn charge(&mut self, at: Original, live: LiveSet) {
-        if !self.module.options.probe.has_cycles() {
-            return;
-        }
+        let probe = self.module.options.probe;
+        let Some(metric) = probe.metric().filter(|_| probe.has_context_metric()) else { return };
         let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-        let saved = saved(keeps_flags) | saves::RDX;
-        let chunk = &mut *self.chunk;
-        chunk.begin_run(kind::PROBE, at, saved, FOUR_SAVES_END);
-        chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-        chunk.asm.store(offset::SAVED_RDX, Gpr::RDX);
-        if keeps_flags {
-            probe::save_flags(&mut chunk.asm);
-        }
-        chunk.asm.bytes(&[0x0f, 0x31]); // rdtsc
-        chunk.asm.bytes(&[0x48, 0xc1, 0xe2, 0x20]); // shl rdx, 32
-        chunk.asm.bytes(&[0x48, 0x09, 0xd0]); // or rax, rdx
-        chunk.asm.load(Gpr::RCX, offset::CHARGED_TSC);
-        chunk.asm.store(offset::CHARGED_TSC, Gpr::RAX);
-        chunk.asm.bytes(&[0x48, 0x29, 0xc8]); // sub rax, rcx
-        chunk.asm.load_dword(Gpr::RCX, offset::CONTEXT);
-        chunk.asm.bytes(&[0x65, 0x48, 0x01, 0x81]); // add gs:[rcx + CYCLES], rax
-        chunk.asm.bytes(&CYCLES.to_le_bytes());
-        chunk.asm.load(Gpr::RDX, offset::SAVED_RDX);
-        write_restore(chunk, saved);
+        with_metric(self.chunk, metric, at, keeps_flags, |chunk| {
+            chunk.asm.load(Gpr::RCX, offset::CHARGED);
+            chunk.asm.store(offset::CHARGED, Gpr::RAX);
+            chunk.asm.bytes(&[0x48, 0x29, 0xc8]); // sub rax, rcx
+            chunk.asm.load_dword(Gpr::RCX, offset::CONTEXT);
+            chunk.asm.bytes(&[0x65, 0x48, 0x01, 0x81]); // add gs:[rcx + METRIC], rax
+            chunk.asm.bytes(&METRIC.to_le_bytes());
+        });
     }
 
     /// Before the call at `at`, when its frame has been left.

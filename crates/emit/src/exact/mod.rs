@@ -8,13 +8,13 @@
 //!
 //! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
 //!   taken has a cell of its own if its edge does not follow, also where it leaves the function.
-//! * **Paths.** See [`paths`], and [`path_cycles`] for cycles.
+//! * **Paths.** See [`paths`], and [`path_metric`] for what is added up on each.
 //! * **Contexts.** See [`contexts`].
 
 pub(crate) mod code;
 mod computed;
 pub(crate) mod contexts;
-mod path_cycles;
+mod path_metric;
 mod paths;
 mod plan;
 mod tables;
@@ -22,8 +22,19 @@ pub(crate) mod transfers;
 
 use flow::paths::Truncation;
 
+use crate::cache::Cache;
+
 pub(crate) use code::Code;
 pub(crate) use plan::Plan;
+
+/// What is added up on paths, or in contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// Cycles of the time stamp counter.
+    Cycles,
+    /// Misses of a simulated data cache, which every thread has for itself.
+    Misses(Cache),
+}
 
 /// What copies for exact mode count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,8 +47,8 @@ pub enum Counting {
     Paths,
     /// Ball-Larus paths, which end wherever control comes to a loop header.
     HeaderPaths,
-    /// Ball-Larus paths, and the cycles on each.
-    PathCycles,
+    /// Ball-Larus paths, and a metric on each.
+    PathMetric(Metric),
     /// Calls, by calling context.
     Contexts(Contexts),
 }
@@ -47,24 +58,28 @@ pub enum Counting {
 pub struct Contexts {
     /// Ball-Larus paths, by context.
     pub paths: bool,
-    /// Cycles: of each path if paths are counted, else of each context.
-    pub cycles: bool,
+    /// A metric: of each path if paths are counted, else of each context.
+    pub metric: Option<Metric>,
     /// Whether calls of the same function from different places of another one lead to different contexts.
     pub by_call_site: bool,
 }
 
 impl Counting {
     /// Calls, by calling context.
-    pub const CONTEXTS: Counting = Counting::contexts(false, false);
+    pub const CONTEXTS: Counting = Counting::contexts(false, None);
     /// The same, and Ball-Larus paths by calling context.
-    pub const CONTEXT_PATHS: Counting = Counting::contexts(true, false);
+    pub const CONTEXT_PATHS: Counting = Counting::contexts(true, None);
     /// The same, and the cycles on each path.
-    pub const CONTEXT_PATH_CYCLES: Counting = Counting::contexts(true, true);
+    pub const CONTEXT_PATH_CYCLES: Counting = Counting::contexts(true, Some(Metric::Cycles));
     /// Calls and cycles, by calling context.
-    pub const CONTEXT_CYCLES: Counting = Counting::contexts(false, true);
+    pub const CONTEXT_CYCLES: Counting = Counting::contexts(false, Some(Metric::Cycles));
+    /// Ball-Larus paths, and the cycles on each.
+    pub const PATH_CYCLES: Counting = Counting::PathMetric(Metric::Cycles);
 
-    const fn contexts(paths: bool, cycles: bool) -> Counting {
-        Counting::Contexts(Contexts { paths, cycles, by_call_site: false })
+    /// Calls by calling context, with paths or without, and with a metric or without.
+    #[must_use]
+    pub const fn contexts(paths: bool, metric: Option<Metric>) -> Counting {
+        Counting::Contexts(Contexts { paths, metric, by_call_site: false })
     }
 
     /// The same with call sites told apart, if there are contexts.
@@ -76,12 +91,34 @@ impl Counting {
         }
     }
 
+    /// What is added up, if anything is.
+    #[must_use]
+    pub const fn metric(self) -> Option<Metric> {
+        match self {
+            Counting::PathMetric(metric) => Some(metric),
+            Counting::Contexts(contexts) => contexts.metric,
+            Counting::Nothing | Counting::Blocks | Counting::Paths | Counting::HeaderPaths => None,
+        }
+    }
+
+    /// The same with another metric, if there is one.
+    #[must_use]
+    pub const fn with_metric(self, metric: Metric) -> Counting {
+        match self {
+            Counting::PathMetric(_) => Counting::PathMetric(metric),
+            Counting::Contexts(contexts @ Contexts { metric: Some(_), .. }) => {
+                Counting::Contexts(Contexts { metric: Some(metric), ..contexts })
+            }
+            _ => self,
+        }
+    }
+
     /// Whether paths are counted.
     #[must_use]
     pub fn has_paths(self) -> bool {
         match self {
             Counting::Nothing | Counting::Blocks => false,
-            Counting::Paths | Counting::HeaderPaths | Counting::PathCycles => true,
+            Counting::Paths | Counting::HeaderPaths | Counting::PathMetric(_) => true,
             Counting::Contexts(contexts) => contexts.paths,
         }
     }
@@ -98,16 +135,16 @@ impl Counting {
         matches!(self, Counting::Contexts(_))
     }
 
-    /// Whether calling contexts have cycles.
+    /// Whether calling contexts have a metric of their own.
     #[must_use]
-    pub fn has_context_cycles(self) -> bool {
-        matches!(self, Counting::Contexts(Contexts { paths: false, cycles: true, .. }))
+    pub fn has_context_metric(self) -> bool {
+        matches!(self, Counting::Contexts(Contexts { paths: false, metric: Some(_), .. }))
     }
 
-    /// Whether paths have cycles.
+    /// Whether paths have a metric.
     #[must_use]
-    pub fn has_path_cycles(self) -> bool {
-        matches!(self, Counting::PathCycles | Counting::Contexts(Contexts { paths: true, cycles: true, .. }))
+    pub fn has_path_metric(self) -> bool {
+        matches!(self, Counting::PathMetric(_) | Counting::Contexts(Contexts { paths: true, metric: Some(_), .. }))
     }
 
     /// Whether call sites are told apart.

@@ -80,7 +80,7 @@ pub(super) fn plan(
     }
     let paths = if let Some(paths) = paths {
         paths
-    } else if is_small && !module.options.probe.has_path_cycles() {
+    } else if is_small && !module.options.probe.has_path_metric() {
         Paths::Cells(chunk.new_cells(Cell { kind: CellKind::Paths, at: entry, to: n_ids as u32 }))
     } else {
         let key = chunk.n_keys;

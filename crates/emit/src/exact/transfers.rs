@@ -185,8 +185,8 @@ impl Function<'_, '_> {
         if !self.has_frame() {
             return;
         }
-        if self.has_path_cycles() {
-            self.leave_cycles(at, keeps_flags);
+        if let Some(metric) = self.path_metric() {
+            self.leave_metric(metric, at, keeps_flags);
         }
         let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
@@ -249,8 +249,8 @@ impl Function<'_, '_> {
         if dead.is_none() {
             write_restore(chunk, saved(keeps_flags));
         }
-        if self.has_path_cycles() {
-            self.take_cycles(next, live);
+        if let Some(metric) = self.path_metric() {
+            self.take_metric(metric, next, live);
         }
     }
 

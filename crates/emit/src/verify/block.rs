@@ -113,7 +113,7 @@ impl Walker<'_, '_> {
             self.visit(copy, insn.len());
             let end = copy + insn.len() as u32;
             self.event = self.event_behind(site);
-            if let Some(next) = next.filter(|_| !self.index.copy.events.is_empty()) {
+            if let Some(next) = next.filter(|_| self.has_probes_within()) {
                 let behind = self.module.original(Svma(insn.next_ip()));
                 let goal = Goal::Twin(next, behind);
                 let task = Task { pending: Pending::Nothing, goal, duty: Duty::NOTHING };
@@ -124,12 +124,10 @@ impl Walker<'_, '_> {
             return if next.is_none_or(|next| next == end) { Ok(Some(end)) } else { Err(Fault::NoTwin) };
         }
         let behind = self.module.original(Svma(insn.next_ip()));
+        let needed = if next.is_some() { Needs::ALL } else { self.needs_behind(id, Svma(insn.next_ip())) };
         let (pending, live) = match insn.code() {
-            Code::Syscall => {
-                let live = if next.is_some() { Needs::ALL } else { self.needs_behind(id, Svma(insn.next_ip())) };
-                (Pending::SystemCall { next: behind, live }, Needs::AT_SYSTEM_CALL)
-            }
-            Code::Call_rel32_64 => (Pending::PushNext { next: behind }, Needs::ALL),
+            Code::Syscall => (Pending::SystemCall { next: behind, live: needed }, Needs::AT_SYSTEM_CALL),
+            Code::Call_rel32_64 => (Pending::PushNext { next: behind }, needed),
             _ if body::may_leave(self.module.image, insn) => {
                 self.leave(site, EndReason::Instruction, Done::NOTHING)?;
                 return Ok(Some(next.unwrap_or(LEFT)));

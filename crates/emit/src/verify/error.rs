@@ -98,6 +98,11 @@ pub enum Fault {
         /// Where it would have to be noted.
         at: u32,
     },
+    /// The data cache is told of something else than the instruction accesses.
+    Access {
+        /// Where it would have to have been told.
+        at: u32,
+    },
     /// Code that nothing leads to, or padding and literals that are not what they should be.
     Unreached {
         /// Where it is.
@@ -134,6 +139,9 @@ impl fmt::Display for Fault {
             Fault::Note { at } => write!(f, "copy+{at:#x}: the return table is not what it must be"),
             Fault::Row { at } => write!(f, "copy+{at:#x}: no row of numbers, or a wrong one"),
             Fault::Event { at } => write!(f, "copy+{at:#x}: something else is noted than was loaded"),
+            Fault::Access { at } => {
+                write!(f, "copy+{at:#x}: the data cache is told of something else than is accessed")
+            }
             Fault::Unreached { at } => write!(f, "copy+{at:#x}: nothing leads here, and it is no padding"),
         }
     }

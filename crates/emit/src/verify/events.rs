@@ -47,7 +47,18 @@ pub(super) struct Operand {
 }
 
 impl Operand {
-    fn of(insn: &Instruction) -> Option<Operand> {
+    /// A register and a displacement.
+    pub fn at(base: Register, displacement: i64) -> Operand {
+        Operand { base, index: Register::None, scale: 1, displacement: displacement as u64 }
+    }
+
+    /// The same if a register that it may be relative to has more by so much.
+    pub fn moved(self, base: Register, distance: i32) -> Operand {
+        let distance = if self.base == base { i64::from(distance) } else { 0 };
+        Operand { displacement: self.displacement.wrapping_add_signed(distance), ..self }
+    }
+
+    pub fn of(insn: &Instruction) -> Option<Operand> {
         let is_plain = |register: Register| register == Register::None || register.is_gpr64();
         let (base, index) = (insn.memory_base(), insn.memory_index());
         let has_segment = matches!(insn.memory_segment(), Register::FS | Register::GS);
@@ -61,7 +72,7 @@ impl Operand {
         })
     }
 
-    fn registers(self) -> impl Iterator<Item = usize> {
+    pub fn registers(self) -> impl Iterator<Item = usize> {
         [self.base, self.index].into_iter().filter(|register| register.is_gpr64()).map(Register::number)
     }
 }
@@ -97,6 +108,11 @@ impl Appended {
         Some(())
     }
 
+    /// An address that was made is not for the buffer.
+    pub fn forget_address(&mut self) {
+        self.is_made = false;
+    }
+
     /// What has been appended must be this.
     fn is(mut self, expected: impl Iterator<Item = Expected>) -> bool {
         let is_begun = Appended { done: self.done, ..Appended::default() } != self;
@@ -118,9 +134,14 @@ impl Walker<'_, '_> {
         if state.event.is(expected) { Ok(()) } else { Err(super::Fault::Event { at }) }
     }
 
-    /// What is needed behind each instruction of a block; nothing if no event depends on it.
+    /// Whether there may be probes before any instruction of a block.
+    pub fn has_probes_within(&self) -> bool {
+        !self.index.copy.events.is_empty() || self.module.options.probe.cache().is_some()
+    }
+
+    /// What is needed behind each instruction of a block; nothing if nothing depends on it.
     pub fn needs_behind_each(&self, function: &FunctionFlow, block: BlockId) -> Vec<Needs> {
-        if self.index.copy.events.is_empty() {
+        if !self.has_probes_within() {
             return Vec::new();
         }
         let unseen = if self.module.passes_flags_unseen { LiveSet::ALL_FLAGS } else { LiveSet::NONE };

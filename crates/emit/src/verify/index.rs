@@ -1,5 +1,7 @@
 //! Twins by original address, and the runs.
 
+use std::cell::OnceCell;
+
 use image::Svma;
 use rustc_hash::FxHashMap;
 use wire::recovery::{Run, kind};
@@ -16,6 +18,8 @@ pub(super) struct Index<'a> {
     pub code: &'a [u8],
     leaders: FxHashMap<Original, Leader>,
     landings: FxHashMap<Original, u32>,
+    /// Where the stub is that accesses memory, when that is known.
+    access_stub: OnceCell<Option<u32>>,
 }
 
 /// The copy of a block.
@@ -59,7 +63,7 @@ impl<'a> Index<'a> {
         let starts_at_zero = copy.runs.first().is_some_and(|run| run.copy == 0);
         let is_sorted = copy.runs.is_sorted_by(|a, b| a.copy < b.copy);
         if starts_at_zero && is_sorted && lengths as usize == copy.lengths.len() {
-            Ok(Index { copy, code, leaders, landings })
+            Ok(Index { copy, code, leaders, landings, access_stub: OnceCell::new() })
         } else {
             Err(error(0, Fault::Runs))
         }
@@ -76,6 +80,11 @@ impl<'a> Index<'a> {
     /// Where the return of the call leads whose return address this is.
     pub fn landing(&self, next: Original) -> Option<u32> {
         self.landings.get(&Original(next.0.checked_sub(1)?)).copied()
+    }
+
+    /// Where the stub is that accesses memory: what was found the first time.
+    pub fn access_stub(&self, find: impl FnOnce() -> Option<u32>) -> Option<u32> {
+        *self.access_stub.get_or_init(find)
     }
 
     /// The rule for an address in the copy.

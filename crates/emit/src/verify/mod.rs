@@ -14,11 +14,13 @@
 //! * **Completeness**: every instruction has one twin, every byte of code is reached by one of the walks, is padding, or a literal.
 //!
 //! * **Events** ([`events`]): behind loads, and before other instructions, what is to be noted is appended to the buffer, and nothing else.
+//! * **Accesses** ([`cache`]): a data cache that is simulated is told of what instructions access.
 //!
 //! Copies that are never left need no checks; what they must do instead is in [`exact`].
 
 mod block;
 mod body;
+mod cache;
 mod cycles;
 mod error;
 mod events;

@@ -4,6 +4,7 @@ use flow::liveness::LiveSet;
 use wire::sample::EndReason;
 use wire::thread::offset;
 
+use super::cache::{Access, Known as CacheKnown, Told};
 use super::events::{Appended, Origin};
 use super::exact::{Known, Outcome, Progress};
 use crate::chunk::Original;
@@ -55,6 +56,8 @@ pub(super) enum Value {
     NextEventPlace,
     /// What is to be appended to the buffer of events.
     Noted(Origin),
+    /// What has to do with the data cache.
+    Cache(CacheKnown),
     /// What only copies have that are never left.
     Exact(Known),
 }
@@ -76,6 +79,8 @@ pub(super) enum Flags {
     Checks,
     /// Zero: the buffer of events is full.
     EventsLeft,
+    /// Not above: the access is in the line that was used last in its set.
+    InLine(Access),
     /// What only copies compare that are never left.
     Exact(Outcome),
 }
@@ -200,6 +205,8 @@ pub(super) struct State {
     pub rcx_is: Option<Original>,
     /// What has been appended to the buffer of events.
     pub event: Appended,
+    /// What the data cache has been told.
+    pub told: Told,
     /// What a copy has done that is never left.
     pub exact: Progress,
 }
@@ -224,6 +231,7 @@ impl State {
             not_in: 0,
             rcx_is: None,
             event: Appended::default(),
+            told: Told::default(),
             exact: Progress::default(),
         }
     }

@@ -11,7 +11,7 @@ use wire::thread::{offset, thread_state};
 use super::index::{Index, offset_of, original_at};
 use super::state::{Flags, Point, R11, RAX, RCX, RDX, State, Value};
 use super::transfer::Pending;
-use super::{events, exact};
+use super::{cache, events, exact};
 
 /// Where control goes after an instruction of a probe.
 #[derive(Debug)]
@@ -35,6 +35,9 @@ pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn
     {
         return Some(step);
     }
+    if let Some(step) = cache::step(index, state, pending, insn) {
+        return Some(step);
+    }
     if index.copy.probe.stays()
         && let Some(step) = exact::step(index, state, pending, insn)
     {
@@ -51,6 +54,7 @@ pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn
         Code::Mov_r64_rm64 => pending.load(state, insn)?,
         Code::Lea_r64_m | Code::Lea_r32_m => address(state, pending, insn)?,
         Code::Syscall => system_call(index, state, pending)?,
+        Code::Rdtsc if index.copy.probe.cache().is_some() => return None,
         Code::Mov_rm32_imm32 => record(state, insn)?,
         _ => other(state, insn)?,
     }

@@ -206,6 +206,7 @@ impl<'a, 'data> Walker<'a, 'data> {
                 }
                 self.check_writes(at, &state, &task.duty)?;
                 self.check_event(at, &state, Some(&here))?;
+                self.check_accesses(at, &state, Some(&here))?;
                 landing = Some(here);
                 continue;
             }
@@ -239,6 +240,7 @@ impl<'a, 'data> Walker<'a, 'data> {
                 }
                 Step::Gone if self.stays() => {
                     self.check_event(at, &state, None)?;
+                    self.check_accesses(at, &state, None)?;
                     self.check_gone(at, &state, task, before)?;
                 }
                 Step::Gone => check_departure(at, &state, &task.pending)?,

@@ -206,7 +206,7 @@ fn paths_are_counted_exactly() {
         ("-O0", Counting::Paths, By::Estimate),
         ("-O2", Counting::Paths, By::Guide),
         ("-O2", Counting::HeaderPaths, By::Estimate),
-        ("-O2", Counting::PathCycles, By::Estimate),
+        ("-O2", Counting::PATH_CYCLES, By::Estimate),
     ];
     for (optimization, counting, by) in ways {
         let (file, copy, result) = counted_by(optimization, counting, by, 0);
@@ -225,7 +225,7 @@ fn paths_are_counted_exactly() {
 
 #[test]
 fn recovery_from_every_step() {
-    for counting in [Counting::Blocks, Counting::Paths, Counting::PathCycles] {
+    for counting in [Counting::Blocks, Counting::Paths, Counting::PATH_CYCLES] {
         let (_, _, result) = counted("-O2", counting, 250);
         assert_eq!(result.printed.matches("same after any of").count(), 13, "{}", result.printed);
         assert!(result.printed.matches("same after any of 250 steps").count() >= 3, "{}", result.printed);

@@ -1,5 +1,6 @@
 //! Whole modules: translated, verified, stored, damaged.
 
+mod cache;
 mod events;
 mod exact;
 mod execution;

@@ -155,7 +155,7 @@ fn every_bit_of_code_that_charges_cycles_matters() {
 
 #[test]
 fn every_bit_of_code_that_times_paths_matters() {
-    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::PathCycles), NO_EVENTS);
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::PATH_CYCLES), NO_EVENTS);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn every_cell_matters() {
         Counting::Nothing,
         Counting::Blocks,
         Counting::Paths,
-        Counting::PathCycles,
+        Counting::PATH_CYCLES,
         Counting::CONTEXTS,
         Counting::CONTEXT_PATHS,
         Counting::CONTEXT_PATH_CYCLES.by_call_site(),
@@ -191,7 +191,7 @@ fn every_landing_matters() {
         Counting::Nothing,
         Counting::Blocks,
         Counting::Paths,
-        Counting::PathCycles,
+        Counting::PATH_CYCLES,
         Counting::CONTEXTS,
         Counting::CONTEXT_PATHS,
         Counting::CONTEXT_PATH_CYCLES.by_call_site(),
@@ -227,7 +227,7 @@ fn every_run_matters() {
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::Paths), NO_EVENTS);
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()), NO_EVENTS);
     every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::CONTEXT_CYCLES), NO_EVENTS);
-    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::PathCycles), NO_EVENTS);
+    every_run_of_a_copy_matters(&assemble(&counted()), Probe::Exact(Counting::PATH_CYCLES), NO_EVENTS);
 }
 
 pub fn every_run_of_a_copy_matters(file: &[u8], probe: Probe, events: Events) {

@@ -95,6 +95,7 @@ fn add_contexts(parts: &Parts, profile: &mut Profile) {
             entries: *entries,
             self_ns: *self_ns,
             kernel_ns: *kernel_ns,
+            misses: 0,
         });
     }
 }
@@ -119,7 +120,7 @@ fn add_flow(parts: &Parts, profile: &mut Profile) {
         let function = profile.blocks[first.index()].function;
         let blocks = (first.0..n_blocks as u32).map(BlockId).take(*length);
         let blocks = blocks.take_while(|block| profile.blocks[block.index()].function == function).collect();
-        let path = Path { function, blocks, back_to: None, n_branches: 1, count: *count, self_ns: *self_ns };
+        let path = Path { function, blocks, back_to: None, n_branches: 1, count: *count, self_ns: *self_ns, misses: 0 };
         profile.loops.push(Loop {
             function,
             header: first,

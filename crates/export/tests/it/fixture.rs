@@ -130,6 +130,7 @@ fn paths() -> Vec<Path> {
         n_branches,
         count: about(count),
         self_ns: about(self_ns),
+        misses: 0,
     };
     vec![
         path(MAIN, &[1, 2], Some(1), 1, 999.0, 49_000.0),
@@ -157,6 +158,7 @@ fn contexts() -> Vec<Context> {
         entries: about(entries),
         self_ns: about(self_ns),
         kernel_ns: about(kernel_ns),
+        misses: 0,
     };
     vec![
         context(None, MAIN, 1.0, 50_000.4, 0.0),

@@ -220,6 +220,7 @@ mod tests {
             n_branches: 2,
             count: Estimate::exact(count),
             self_ns: Estimate::default(),
+            misses: 0,
         }
     }
 

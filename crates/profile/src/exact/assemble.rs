@@ -62,7 +62,7 @@ fn context(row: &CountedContext, function: FunctionId) -> Context {
     let parent = row.parent.map(|ContextNumber(parent)| ContextId(parent));
     let (self_ns, kernel_ns) = (Estimate::measured(row.self_ns), Estimate::default());
     let (call_site, entries) = (row.call_site, Estimate::exact(row.n_calls));
-    Context { parent, function, call_site, entries, self_ns, kernel_ns }
+    Context { parent, function, call_site, entries, self_ns, kernel_ns, misses: row.misses }
 }
 
 fn recursion(ContextNumber(from): ContextNumber, ContextNumber(to): ContextNumber, n: u64) -> Recursion {
@@ -206,9 +206,10 @@ impl<'a> ModuleRows<'a> {
             let back_to = back_to.and_then(|block| self.id(block));
             let ns = self.counted.path_ns.get(&number).copied().unwrap_or(0.0);
             let (count, self_ns) = (Estimate::exact(n), Estimate::measured(ns));
+            let misses = self.counted.path_misses.get(&number).copied().unwrap_or(0);
             name(number, PathId(next));
             next += 1;
-            Some(Path { function, blocks, back_to, n_branches, count, self_ns })
+            Some(Path { function, blocks, back_to, n_branches, count, self_ns, misses })
         });
         let rows: Vec<Path> = rows.collect();
         profile.paths.extend(rows);

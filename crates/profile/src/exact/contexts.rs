@@ -20,6 +20,7 @@ pub(super) struct CountedContext {
     pub call_site: Option<u64>,
     pub n_calls: u64,
     pub self_ns: f64,
+    pub misses: u64,
 }
 
 /// A path of an [`ExactBuilder`].
@@ -60,7 +61,7 @@ impl ExactBuilder {
         parent.map_or(Ok(()), |parent| self.check_context(parent))?;
         let contexts = &mut self.contexts.rows;
         let number = *self.contexts.numbers.entry((parent, function, call_site)).or_insert_with(|| {
-            contexts.push(CountedContext { parent, function, call_site, n_calls: 0, self_ns: 0.0 });
+            contexts.push(CountedContext { parent, function, call_site, n_calls: 0, self_ns: 0.0, misses: 0 });
             ContextNumber(contexts.len() as u32 - 1)
         });
         if let Some(row) = self.contexts.rows.get_mut(number.0 as usize) {
@@ -75,6 +76,16 @@ impl ExactBuilder {
     /// If there is no such context.
     pub fn context_time(&mut self, context: ContextNumber, ns: f64) -> Result<(), Error> {
         self.contexts.rows.get_mut(context.0 as usize).ok_or(NO_CONTEXT)?.self_ns += ns;
+        Ok(())
+    }
+
+    /// There were `n` misses of a simulated data cache in a context itself.
+    ///
+    /// # Errors
+    /// If there is no such context.
+    pub fn context_misses(&mut self, context: ContextNumber, n: u64) -> Result<(), Error> {
+        let row = self.contexts.rows.get_mut(context.0 as usize).ok_or(NO_CONTEXT)?;
+        row.misses = row.misses.saturating_add(n);
         Ok(())
     }
 

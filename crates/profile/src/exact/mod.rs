@@ -69,6 +69,8 @@ struct Counted {
     paths: FxHashMap<PathKey, CountedPath>,
     /// Times by number of the path.
     path_ns: FxHashMap<u32, f64>,
+    /// Misses likewise.
+    path_misses: FxHashMap<u32, u64>,
     calls: FxHashMap<CallKey, u64>,
 }
 
@@ -133,6 +135,7 @@ impl ExactBuilder {
             back_edges: FxHashSet::default(),
             paths: FxHashMap::default(),
             path_ns: FxHashMap::default(),
+            path_misses: FxHashMap::default(),
             calls: FxHashMap::default(),
         });
         self.module_ids.insert(key, id);
@@ -187,6 +190,18 @@ impl ExactBuilder {
     pub fn path_time(&mut self, path: PathNumber, ns: f64) -> Result<(), Error> {
         if ns > 0.0 {
             *self.counted(path.module)?.path_ns.entry(path.number).or_default() += ns;
+        }
+        Ok(())
+    }
+
+    /// There were `n` misses of a simulated data cache on a path itself.
+    ///
+    /// # Errors
+    /// If there is no such module.
+    pub fn path_misses(&mut self, path: PathNumber, n: u64) -> Result<(), Error> {
+        if n > 0 {
+            let misses = self.counted(path.module)?.path_misses.entry(path.number).or_default();
+            *misses = misses.saturating_add(n);
         }
         Ok(())
     }

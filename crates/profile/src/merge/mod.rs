@@ -100,6 +100,7 @@ impl Merger {
         };
         absorb(&mut self.merged.paths, paths, translate, |mine, theirs| {
             mine.n_branches = mine.n_branches.max(theirs.n_branches);
+            mine.misses = mine.misses.saturating_add(theirs.misses);
             mine.count += theirs.count;
             mine.self_ns += theirs.self_ns;
         });
@@ -126,6 +127,7 @@ impl Merger {
             mine.entries += theirs.entries;
             mine.self_ns += theirs.self_ns;
             mine.kernel_ns += theirs.kernel_ns;
+            mine.misses = mine.misses.saturating_add(theirs.misses);
         });
         let recursions = handles.recursions.iter().copied().zip(&other.recursions);
         let translate = |row: &Recursion| Recursion {

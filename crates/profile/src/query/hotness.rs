@@ -22,12 +22,15 @@ pub enum Metric {
     Branches,
     /// CPU time in them, callees not included, in nanoseconds.
     Time,
+    /// Misses of a simulated data cache in them, callees not included.
+    Misses,
 }
 
 impl Metric {
     fn of_path(self, profile: &Profile, path: &Path) -> f64 {
         match self {
             Metric::Time => path.self_ns.value,
+            Metric::Misses => path.misses as f64,
             _ => self.per_execution(profile, path).unwrap_or(0.0) * path.count.value,
         }
     }
@@ -38,7 +41,7 @@ impl Metric {
             Metric::Executions => Some(1.0),
             Metric::Instructions => Some(length(profile, path)),
             Metric::Branches => Some(f64::from(path.n_branches)),
-            Metric::Time => None,
+            Metric::Time | Metric::Misses => None,
         }
     }
 }

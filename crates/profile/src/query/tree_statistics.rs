@@ -93,6 +93,7 @@ fn of_contexts(profile: &Profile, metric: Metric) -> Vec<f64> {
     match metric {
         Metric::Executions => rows.map(|row| row.entries.value).collect(),
         Metric::Time => rows.map(|row| row.self_ns.value + row.kernel_ns.value).collect(),
+        Metric::Misses => rows.map(|row| row.misses as f64).collect(),
         Metric::Instructions | Metric::Branches => {
             let mut sums = vec![0.0; profile.contexts.len()];
             for row in &profile.context_paths {

@@ -45,6 +45,7 @@ pub fn program() -> Profile {
         n_branches: 2,
         count: exact(count),
         self_ns: exact(self_ns),
+        misses: 0,
     };
     let context = |parent: Option<u32>, function, entries, self_ns, kernel_ns| Context {
         parent: parent.map(ContextId),
@@ -53,6 +54,7 @@ pub fn program() -> Profile {
         entries: exact(entries),
         self_ns: exact(self_ns),
         kernel_ns: exact(kernel_ns),
+        misses: 0,
     };
     let history = |history, n_taken, n_not_taken| BranchHistory { block: W0, history, n_taken, n_not_taken };
     let system_call = |context| SystemCall {

@@ -162,6 +162,7 @@ fn add_flow(profile: &mut Profile, random: &mut Random, size: Size) {
                 back_to,
                 count: random.estimate(),
                 self_ns: random.estimate(),
+                misses: 0,
             });
         }
     }
@@ -201,7 +202,15 @@ fn add_contexts(profile: &mut Profile, random: &mut Random, size: Size) {
                 let context = ContextId(n_contexts);
                 profile.context_paths.push(ContextPath { context, path, count: random.estimate() });
             }
-            profile.contexts.push(Context { parent, function, call_site: None, entries, self_ns, kernel_ns });
+            profile.contexts.push(Context {
+                parent,
+                function,
+                call_site: None,
+                entries,
+                self_ns,
+                kernel_ns,
+                misses: 0,
+            });
         }
     }
     for context in (0..profile.contexts.len() as u32).step_by(5).map(ContextId) {

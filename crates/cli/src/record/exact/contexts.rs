@@ -12,6 +12,8 @@ use profile::model::ModuleId;
 use rustc_hash::FxHashMap;
 use wire::exact::{ContextEntry, LOST_CONTEXT, ROOT_CONTEXT};
 
+use super::Unit;
+
 /// A function of a module, by its number among those that have one.
 pub type Callee = (ModuleId, u32);
 
@@ -32,7 +34,7 @@ struct Node {
     parent: Option<u32>,
     callee: Callee,
     n_calls: u64,
-    cycles: u64,
+    metric: u64,
 }
 
 /// The contexts of one thread area.
@@ -72,7 +74,7 @@ impl Tree {
                 if let Some(node) = self.node(area, place, callee_of) {
                     let node = &mut self.nodes[node as usize];
                     node.n_calls += entry.count;
-                    node.cycles += entry.cycles;
+                    node.metric += entry.metric;
                 }
             } else if let Some(to) = self.node(area, entry.context, callee_of)
                 && let Some(from) = self.node(area, caller, callee_of)
@@ -82,12 +84,12 @@ impl Tree {
         }
     }
 
-    /// Adds a path that ran so often and so many cycles in the context at a place of an area that was added.
-    pub fn add_path(&mut self, area: &AreaContexts, place: u32, path: u32, (count, cycles): (u64, u64)) {
+    /// Adds a path that ran so often, with so much of the metric, in the context at a place of an area that was added.
+    pub fn add_path(&mut self, area: &AreaContexts, place: u32, path: u32, (count, metric): (u64, u64)) {
         if let Some(&node) = area.nodes.get(&place) {
             *self.paths.entry((node, path)).or_default() += count;
             let node = &mut self.nodes[node as usize];
-            node.cycles = node.cycles.saturating_add(cycles);
+            node.metric = node.metric.saturating_add(metric);
         }
     }
 
@@ -113,7 +115,7 @@ impl Tree {
         for (at, callee) in ways.into_iter().rev() {
             let nodes = &mut self.nodes;
             let node = *self.children.entry((parent, callee)).or_insert_with(|| {
-                nodes.push(Node { parent, callee, n_calls: 0, cycles: 0 });
+                nodes.push(Node { parent, callee, n_calls: 0, metric: 0 });
                 nodes.len() as u32 - 1
             });
             area.nodes.insert(at, node);
@@ -133,7 +135,7 @@ impl Tree {
         places: &Places,
         paths: &FxHashMap<(CodePlace, u64), PathNumber>,
         counts_entries: bool,
-        ns_per_cycle: f64,
+        unit: Unit,
     ) -> Result<()> {
         let functions = &places.functions;
         let mut numbers: Vec<Option<ContextNumber>> = Vec::with_capacity(self.nodes.len());
@@ -152,7 +154,10 @@ impl Tree {
             };
             // What has passed since a call, and before its callee was entered, is the caller's.
             if let Some(number) = number {
-                builder.context_time(number, node.cycles as f64 * ns_per_cycle)?;
+                match unit {
+                    Unit::Cycles { ns } => builder.context_time(number, node.metric as f64 * ns)?,
+                    Unit::Misses => builder.context_misses(number, node.metric)?,
+                }
             }
             numbers.push(number);
         }

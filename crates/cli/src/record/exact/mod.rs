@@ -26,16 +26,13 @@ use crate::record::process::Watched;
 use crate::record::translation::Translation;
 
 /// What copies count.
-pub fn counting(exact: props::Exact, by_call_site: bool) -> emit::Counting {
-    let counting = match exact {
-        props::Exact::Paths => emit::Counting::Paths,
+pub fn counting(exact: props::ExactProps, by_call_site: bool) -> emit::Counting {
+    let counting = match exact.what {
+        props::Exact::Paths => exact.metric.map_or(emit::Counting::Paths, emit::Counting::PathMetric),
         props::Exact::HeaderPaths => emit::Counting::HeaderPaths,
-        props::Exact::PathCycles => emit::Counting::PathCycles,
         props::Exact::Blocks => emit::Counting::Blocks,
-        props::Exact::Contexts => emit::Counting::CONTEXTS,
-        props::Exact::ContextPaths => emit::Counting::CONTEXT_PATHS,
-        props::Exact::ContextPathCycles => emit::Counting::CONTEXT_PATH_CYCLES,
-        props::Exact::ContextCycles => emit::Counting::CONTEXT_CYCLES,
+        props::Exact::Contexts => emit::Counting::contexts(false, exact.metric),
+        props::Exact::ContextPaths => emit::Counting::contexts(true, exact.metric),
         props::Exact::Nothing => emit::Counting::Nothing,
     };
     if by_call_site { counting.by_call_site() } else { counting }
@@ -51,6 +48,8 @@ pub struct Totals {
     pub native_cycles: u64,
     pub entries: u64,
     pub lost_paths: u64,
+    /// Misses of simulated data caches.
+    pub cache_misses: u64,
     /// What loads loaded, and where calls went.
     pub values: events::Totals,
     /// Processes that gave up waiting for copies, or whose counters could not be read.
@@ -65,8 +64,8 @@ pub struct Counted {
     pub cells: Vec<u64>,
     /// By number of the function among those of the module that have a key, and path.
     pub paths: HashMap<(u32, u32), u64>,
-    /// The cycles on them, likewise.
-    pub path_cycles: HashMap<(u32, u32), u64>,
+    /// What the metric's counter went up by on them, likewise.
+    pub path_metric: HashMap<(u32, u32), u64>,
     /// Where its functions were when threads ended.
     pub stops: Vec<counts::Stop>,
 }
@@ -82,6 +81,7 @@ impl Totals {
         self.entries += entries;
         self.n_abandoned += u64::from(is_abandoned);
         self.lost_paths += watched.process.n_lost_paths();
+        self.cache_misses += watched.process.n_cache_misses();
 
         let mut cell_places: Vec<(u32, ModuleId)> = Vec::new();
         let mut key_places: Vec<(u32, ModuleId)> = Vec::new();
@@ -99,7 +99,7 @@ impl Totals {
                 translation: Arc::clone(translation),
                 cells: vec![0; n_cells as usize],
                 paths: HashMap::new(),
-                path_cycles: HashMap::new(),
+                path_metric: HashMap::new(),
                 stops: Vec::new(),
             });
         }
@@ -122,20 +122,20 @@ impl Totals {
             let mut contexts = AreaContexts::default();
             watched.process.for_each_context(area, &mut |place, entry| contexts.insert(place, entry))?;
             self.contexts.add(&mut contexts, &|number| owner(&key_places, number));
-            watched.process.for_each_path(area, &mut |PathCount { key, count, cycles }| {
+            watched.process.for_each_path(area, &mut |PathCount { key, count, metric }| {
                 let number = (key >> 32) as u32;
                 let number = if contexts.is_empty() {
                     Some(number)
                 } else {
-                    self.contexts.add_path(&contexts, number, key as u32, (count, cycles));
+                    self.contexts.add_path(&contexts, number, key as u32, (count, metric));
                     contexts.function_at(number)
                 };
                 let Some((module, function)) = number.and_then(|number| owner(&key_places, number)) else { return };
                 if let Some(module) = modules.get_mut(&module) {
                     *module.paths.entry((function, key as u32)).or_default() += count;
-                    if cycles != 0 {
-                        let sum = module.path_cycles.entry((function, key as u32)).or_default();
-                        *sum = sum.saturating_add(cycles);
+                    if metric != 0 {
+                        let sum = module.path_metric.entry((function, key as u32)).or_default();
+                        *sum = sum.saturating_add(metric);
                     }
                 }
             })
@@ -146,19 +146,55 @@ impl Totals {
     }
 }
 
+/// What the metric's counter counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Unit {
+    /// So many nanoseconds each.
+    Cycles {
+        ns: f64,
+    },
+    Misses,
+}
+
+impl Unit {
+    fn of(metric: Option<emit::Metric>, ns_per_cycle: f64) -> Unit {
+        match metric {
+            Some(emit::Metric::Misses(_)) => Unit::Misses,
+            Some(emit::Metric::Cycles) | None => Unit::Cycles { ns: ns_per_cycle },
+        }
+    }
+}
+
 /// A profile from counters, and what they do not tell, by path of the module.
 pub struct Outcome {
     pub profile: Profile,
     pub gaps: BTreeMap<String, Gaps>,
     /// Modules whose counters could not be understood, with the reason.
     pub problems: Vec<String>,
+    /// What accessed memory, if a data cache was simulated and blocks were counted.
+    pub accesses: Accesses,
+}
+
+/// Accesses to memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// Those that the data cache was told of.
+    pub simulated: u64,
+    /// Those that it was not told of.
+    pub not_simulated: u64,
 }
 
 impl Totals {
     /// Makes the profile. `names` are the paths of modules.
-    pub fn outcome(&self, exact: props::Exact, ns_per_cycle: f64, names: &HashMap<ModuleId, String>) -> Outcome {
+    pub fn outcome(&self, exact: props::ExactProps, ns_per_cycle: f64, names: &HashMap<ModuleId, String>) -> Outcome {
         let mut builder = ExactBuilder::new();
-        let mut outcome = Outcome { profile: Profile::default(), gaps: BTreeMap::new(), problems: Vec::new() };
+        let mut outcome = Outcome {
+            profile: Profile::default(),
+            gaps: BTreeMap::new(),
+            problems: Vec::new(),
+            accesses: Accesses::default(),
+        };
+        let metric = Unit::of(exact.metric, ns_per_cycle);
         let mut in_profile = HashMap::new();
         let mut modules: Vec<(&ModuleId, &Counted)> = self.modules.iter().collect();
         modules.sort_by_key(|&(id, _)| *id);
@@ -184,30 +220,55 @@ impl Totals {
             }
         }
         let counts_entries = !counting.has_paths();
-        if let Err(error) = self.contexts.fill(&mut builder, &places, &paths, counts_entries, ns_per_cycle) {
+        if let Err(error) = self.contexts.fill(&mut builder, &places, &paths, counts_entries, metric) {
             outcome.problems.push(format!("calling contexts: {error:#}"));
         }
-        if let Err(error) = self.add_path_times(&mut builder, &places, &paths, ns_per_cycle) {
-            outcome.problems.push(format!("cycles of paths: {error:#}"));
+        if let Err(error) = self.add_path_metric(&mut builder, &places, &paths, metric) {
+            outcome.problems.push(format!("the metric of paths: {error:#}"));
         }
         outcome.profile = builder.profile();
         outcome.profile.values = self.values.rows(&in_profile);
+        outcome.accesses = self.accesses(&outcome.profile, &in_profile);
         outcome
     }
 
-    /// Cycles on paths become times. Those of paths of which only the rest is known have no place.
-    fn add_path_times(
+    /// What was accessed, by how often blocks ran.
+    fn accesses(&self, profile: &Profile, in_profile: &HashMap<ModuleId, ModuleId>) -> Accesses {
+        let mut each: FxHashMap<(ModuleId, u64), &emit::BlockAccesses> = FxHashMap::default();
+        for (id, counted) in &self.modules {
+            let Some(&module) = in_profile.get(id) else { continue };
+            let copy = &counted.translation.copy;
+            let address = |at: u32| copy.base().offset(u64::from(at)).0;
+            each.extend(copy.accesses().iter().map(|block| ((module, address(block.at)), block)));
+        }
+        let mut sum = Accesses::default();
+        for block in &profile.blocks {
+            let module = profile.functions[block.function.index()].module;
+            if let Some(accesses) = each.get(&(module, block.address)) {
+                let count = block.count.value as u64;
+                sum.simulated += count * u64::from(accesses.simulated);
+                sum.not_simulated += count * u64::from(accesses.not_simulated);
+            }
+        }
+        sum
+    }
+
+    /// Cycles on paths become times. What paths have of which only the rest is known has no place.
+    fn add_path_metric(
         &self,
         builder: &mut ExactBuilder,
         places: &Places,
         paths: &FxHashMap<(CodePlace, u64), PathNumber>,
-        ns_per_cycle: f64,
+        unit: Unit,
     ) -> Result<()> {
         for (&id, counted) in &self.modules {
-            for (&(function, path), &cycles) in &counted.path_cycles {
+            for (&(function, path), &metric) in &counted.path_metric {
                 let place = places.functions.get(&(id, function));
                 if let Some(&path) = place.and_then(|&place| paths.get(&(place, u64::from(path)))) {
-                    builder.path_time(path, cycles as f64 * ns_per_cycle)?;
+                    match unit {
+                        Unit::Cycles { ns } => builder.path_time(path, metric as f64 * ns)?,
+                        Unit::Misses => builder.path_misses(path, metric)?,
+                    }
                 }
             }
         }

@@ -6,22 +6,65 @@ use wire::control::NativeReason;
 
 use super::{Outcome, Totals};
 use crate::numbers::thousands;
-use crate::props::Exact;
+use crate::props::{Exact, ExactProps};
 use crate::record::session::Session;
 use crate::record::summary::{Ending, Modules};
 
-fn what(exact: Exact) -> &'static str {
-    match exact {
+fn what(exact: ExactProps) -> String {
+    let counted = match exact.what {
         Exact::Paths => "paths",
         Exact::HeaderPaths => "paths between loop headers",
-        Exact::PathCycles => "paths with cycles",
         Exact::Blocks => "blocks",
         Exact::Contexts => "calling contexts",
         Exact::ContextPaths => "paths by calling context",
-        Exact::ContextPathCycles => "paths with cycles, by calling context",
-        Exact::ContextCycles => "calling contexts with cycles",
         Exact::Nothing => "nothing",
+    };
+    match exact.metric {
+        Some(emit::Metric::Cycles) => format!("{counted} with cycles"),
+        Some(emit::Metric::Misses(_)) => format!("{counted} with cache misses"),
+        None => counted.to_owned(),
     }
+}
+
+/// A cache as it is asked for.
+fn shape(cache: emit::Cache) -> String {
+    let (n_bytes, n_ways, line) = (cache.n_bytes(), cache.n_ways(), cache.line());
+    let size = if n_bytes.is_multiple_of(1024) { format!("{}k", n_bytes >> 10) } else { n_bytes.to_string() };
+    format!("l1d:{size}:{n_ways}:{line}")
+}
+
+fn simulated(exact: ExactProps) -> Option<emit::Cache> {
+    match exact.metric {
+        Some(emit::Metric::Misses(cache)) => Some(cache),
+        Some(emit::Metric::Cycles) | None => None,
+    }
+}
+
+/// What a simulated data cache has seen. Accesses are known where blocks are counted.
+fn cache_facts(totals: &Totals, outcome: &Outcome, exact: ExactProps) -> Vec<(&'static str, String)> {
+    let Some(cache) = simulated(exact) else { return Vec::new() };
+    let mut facts = vec![("cache", shape(cache)), ("cache_misses", totals.cache_misses.to_string())];
+    if counts_accesses(exact) {
+        facts.push(("cache_accesses", outcome.accesses.simulated.to_string()));
+        facts.push(("cache_accesses_not_simulated", outcome.accesses.not_simulated.to_string()));
+    }
+    facts
+}
+
+fn counts_accesses(exact: ExactProps) -> bool {
+    matches!(exact.what, Exact::Paths | Exact::ContextPaths)
+}
+
+fn cache_line(totals: &Totals, outcome: &Outcome, exact: ExactProps, cache: emit::Cache) -> String {
+    let misses = thousands(totals.cache_misses);
+    if !counts_accesses(exact) {
+        return format!("{}: {misses} misses", shape(cache));
+    }
+    let super::Accesses { simulated, not_simulated } = outcome.accesses;
+    let rate = totals.cache_misses as f64 / (simulated as f64).max(1.0) * 100.0;
+    let rest =
+        if not_simulated > 0 { format!("; {} more not simulated", thousands(not_simulated)) } else { String::new() };
+    format!("{}: {misses} misses of {} accesses, {rate:.2} %{rest}", shape(cache), thousands(simulated))
 }
 
 fn reason_name(reason: NativeReason) -> &'static str {
@@ -48,15 +91,20 @@ fn n_excursions(totals: &Totals) -> u64 {
 }
 
 /// Facts of the profile.
-pub fn facts(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &Ending) -> Vec<(&'static str, String)> {
+pub fn facts(
+    session: &Session<'_>,
+    outcome: &Outcome,
+    exact: ExactProps,
+    ending: &Ending,
+) -> Vec<(&'static str, String)> {
     let totals = &session.exact;
     let modules = Modules::of(session);
     let sum = |gaps: fn(&super::Gaps) -> u64| outcome.gaps.values().map(gaps).sum::<u64>().to_string();
-    vec![
+    let mut facts = vec![
         ("command", ending.command.clone()),
         ("ended", ending.how.clone()),
         ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
-        ("exact", what(exact).to_owned()),
+        ("exact", what(exact)),
         ("user_s", format!("{:.3}", ending.user.as_secs_f64())),
         ("system_s", format!("{:.3}", ending.system.as_secs_f64())),
         ("elapsed_s", format!("{:.3}", ending.elapsed.as_secs_f64())),
@@ -81,11 +129,13 @@ pub fn facts(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &En
         ("modules_translated", modules.n_translated.to_string()),
         ("modules_from_cache", modules.n_from_cache.to_string()),
         ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
-    ]
+    ];
+    facts.extend(cache_facts(totals, outcome, exact));
+    facts
 }
 
 /// The summary.
-pub fn text(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &Ending, file: &str) -> String {
+pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending: &Ending, file: &str) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let mut line = |name: &str, text: String| {
@@ -117,6 +167,9 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: Exact, ending: &End
             thousands(profile.paths.len() as u64)
         ),
     );
+    if let Some(cache) = simulated(exact) {
+        line("cache", cache_line(totals, outcome, exact, cache));
+    }
     let values = &totals.values.counters;
     if values.n_messages > 0 {
         let waits = if values.n_waits > 0 {

@@ -30,26 +30,34 @@ impl Walker<'_, '_> {
         Some(self.expected(site.original, Kind::Load, Origin::Register(register)))
     }
 
-    /// What must be noted where a walk has arrived, in order.
-    pub fn expected_before(&self, landing: &Landing) -> Vec<Expected> {
-        let original = landing.block;
-        let at = self.module.base.offset(u64::from(original.0));
-        let (mut all, end) = match landing.place {
-            Place::Before => return Vec::new(),
-            Place::Within => (Vec::new(), self.block_end),
-            Place::First => {
-                let own = self.function.filter(|_| self.module.owned_block_at(self.id, at).is_some());
-                let Some(function) = own.or_else(|| self.module.flow.function_at(at)) else { return Vec::new() };
-                let Some(block) = function.cfg.block_at(at) else { return Vec::new() };
-                (self.expected_arguments(function, block, original), function.cfg.block(block).range.end)
-            }
+    /// The block where a walk has arrived at its start.
+    fn block_of(&self, landing: &Landing) -> Option<(&FunctionFlow, BlockId)> {
+        let at = self.module.base.offset(u64::from(landing.block.0));
+        let own = self.function.filter(|_| self.module.owned_block_at(self.id, at).is_some());
+        let function = own.or_else(|| self.module.flow.function_at(at))?;
+        Some((function, function.cfg.block_at(at)?))
+    }
+
+    /// The instruction where a walk has arrived, unless that is before a probe.
+    pub fn instruction_at(&self, landing: &Landing) -> Option<Instruction> {
+        let at = self.module.base.offset(u64::from(landing.block.0));
+        let end = match landing.place {
+            Place::Before => return None,
+            Place::Within => self.block_end,
+            Place::First => self.block_of(landing).map(|(function, block)| function.cfg.block(block).range.end)?,
         };
         // One that reaches beyond its block, which data may look like, is not executed by the copy.
         let bytes = self.module.image.read(at, (end - at) as usize).unwrap_or_default();
         let insn = Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE).decode();
-        if insn.is_invalid() {
-            return all;
-        }
+        (!insn.is_invalid()).then_some(insn)
+    }
+
+    /// What must be noted where a walk has arrived, in order.
+    pub fn expected_before(&self, landing: &Landing) -> Vec<Expected> {
+        let original = landing.block;
+        let first = self.block_of(landing).filter(|_| landing.place == Place::First);
+        let mut all = first.map_or(Vec::new(), |(function, block)| self.expected_arguments(function, block, original));
+        let Some(insn) = self.instruction_at(landing) else { return all };
         let memory = self.memory_operand(&insn);
         if let Some(operand) = memory.filter(|_| self.notes(Events::ADDRESSES) && names_what_it_accesses(&insn)) {
             all.push(self.expected(original, Kind::Address, Origin::Address(operand)));
@@ -85,7 +93,7 @@ impl Walker<'_, '_> {
     }
 
     /// The memory operand of an instruction as the copy must name it.
-    fn memory_operand(&self, insn: &Instruction) -> Option<Operand> {
+    pub fn memory_operand(&self, insn: &Instruction) -> Option<Operand> {
         (0..insn.op_count()).find(|&op| insn.op_kind(op) == OpKind::Memory)?;
         let operand = Operand::of(insn)?;
         if operand.base == Register::RIP {

@@ -27,7 +27,7 @@ pub(super) fn timed(mut duties: Duties) -> Duties {
     duties
 }
 
-/// `charged_tsc` becomes what a register holds.
+/// `charged` becomes what a register holds.
 pub(super) fn set(state: &mut State, from: usize) -> Option<()> {
     let is = |number: usize, known: Known| state.registers[number] == Value::Exact(known);
     if is(RCX, Known::Charged) {
@@ -43,7 +43,7 @@ pub(super) fn set(state: &mut State, from: usize) -> Option<()> {
     Some(())
 }
 
-/// The cycles of the present path: `sub rax, gs:[charged_tsc]`, if that is still its own.
+/// The cycles of the present path: `sub rax, gs:[charged]`, if that is still its own.
 pub(super) fn time(state: &mut State) -> Option<()> {
     let is_own = state.registers[RAX] == Value::Exact(Known::Now) && state.exact.done.clock == Clock::Kept;
     is_own.then(|| state.registers[RAX] = Value::Exact(Known::PathTime))
@@ -58,19 +58,19 @@ pub(super) fn start(state: &mut State) -> Option<()> {
 /// Cycles are left beside the frame, before its key.
 pub(super) fn leave(state: &mut State, from: usize) -> Option<()> {
     let is_time = state.registers[from] == Value::Exact(Known::PathTime) && !state.exact.left.has_key;
-    is_time.then(|| state.exact.left.has_cycles = true)
+    is_time.then(|| state.exact.left.has_metric = true)
 }
 
 /// The cycles of the path that ends are kept.
 pub(super) fn keep(state: &mut State, from: usize) -> Option<()> {
     let is_time = state.registers[from] == Value::Exact(Known::PathTime) && state.exact.has_noted_start;
-    is_time.then(|| state.exact.has_ended_cycles = true)
+    is_time.then(|| state.exact.has_ended_metric = true)
 }
 
 /// They are added to those of the path.
 pub(super) fn add(state: &mut State) -> Option<()> {
     let exact = &mut state.exact;
-    let is_time = state.registers[RAX] == Value::Exact(Known::PathTime) && exact.has_ended_cycles;
+    let is_time = state.registers[RAX] == Value::Exact(Known::PathTime) && exact.has_ended_metric;
     let is_first = exact.entry == PathEntry::Found && !exact.has_added_cycles;
     (is_time && is_first).then(|| exact.has_added_cycles = true)
 }

@@ -27,7 +27,7 @@ use crate::module::Module;
 pub(super) const KEY: u32 = std::mem::offset_of!(ContextEntry, key) as u32;
 pub(super) const COUNT: u32 = std::mem::offset_of!(ContextEntry, count) as u32;
 pub(super) const CONTEXT: u32 = std::mem::offset_of!(ContextEntry, context) as u32;
-pub(super) const CYCLES: u32 = std::mem::offset_of!(ContextEntry, cycles) as u32;
+pub(super) const CYCLES: u32 = std::mem::offset_of!(ContextEntry, metric) as u32;
 pub(super) const HASH_SHIFT: u8 = (64 - N_CONTEXT_ENTRIES.ilog2()) as u8;
 pub(super) const PLACE_SHIFT: u8 = CONTEXT_BYTES.ilog2() as u8;
 pub(super) const PLACE_MASK: u32 = N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1;
@@ -46,7 +46,7 @@ pub(super) fn add(module: &Module<'_, '_>, id: FunctionId, key: Option<u32>, dut
     duties.skips_arrivals = true;
     for block in cfg.graph.blocks() {
         let context = at_arrival(module, id, block, key);
-        let is_charged = module.options.probe.has_cycles() && context != Context::Kept;
+        let is_charged = module.options.probe.has_context_metric() && context != Context::Kept;
         let done = &mut duties.arrivals[block.index()];
         *done = Done { context, is_charged, ..*done };
     }
@@ -55,7 +55,7 @@ pub(super) fn add(module: &Module<'_, '_>, id: FunctionId, key: Option<u32>, dut
         let tail_calls = cfg.graph.edge_ids().filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::TailCall);
         for edge in tail_calls {
             let done = &mut duties.edges[edge.index()];
-            *done = Done { context: Context::Parent, is_charged: module.options.probe.has_cycles(), ..*done };
+            *done = Done { context: Context::Parent, is_charged: module.options.probe.has_context_metric(), ..*done };
         }
     }
 }
@@ -117,11 +117,11 @@ pub(super) fn note_time(state: &mut State, from: usize) -> Option<()> {
 /// Cycles are charged to the present context.
 pub(super) fn charge(state: &mut State, insn: &Instruction) -> Option<()> {
     let exact = &mut state.exact;
-    let has_cycles = insn.code() == Code::Add_rm64_r64
+    let is_elapsed = insn.code() == Code::Add_rm64_r64
         && insn.op1_register() == Register::RAX
         && state.registers[RAX] == Value::Exact(Known::Elapsed);
     let is_first = !exact.done.is_charged && matches!(exact.done.context, Context::Kept | Context::Foreign);
-    (has_cycles && is_first).then(|| exact.done.is_charged = true)
+    (is_elapsed && is_first).then(|| exact.done.is_charged = true)
 }
 
 /// The gate is asked for an entry.

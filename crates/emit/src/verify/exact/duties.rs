@@ -43,7 +43,7 @@ impl Duty {
         behind: Some(Done::NOTHING),
         at_row_end: None,
         gone: Done::NOTHING,
-        leaves: Left { has_path: false, has_context: false, has_cycles: false, has_key: false },
+        leaves: Left { has_path: false, has_context: false, has_metric: false, has_key: false },
         by_table: false,
     };
 
@@ -92,7 +92,7 @@ impl Duties {
                 Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter)?,
                 None => Duties { tables: paths::plain_tables(module, id), ..Duties::default() },
             };
-            if counting.has_path_cycles() {
+            if counting.has_path_metric() {
                 duties = clock::timed(duties);
             }
             contexts::add(module, id, key, &mut duties);
@@ -100,7 +100,7 @@ impl Duties {
         }
         match counting {
             Counting::Blocks => blocks(module, id, cells),
-            Counting::PathCycles => match paths::counter(module, id, cells)? {
+            Counting::PathMetric(_) => match paths::counter(module, id, cells)? {
                 Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter).map(clock::timed),
                 None => blocks(module, id, cells),
             },

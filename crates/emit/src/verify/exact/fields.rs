@@ -3,7 +3,7 @@
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::exact::{
-    CONTEXTS, FRAME_CYCLES, FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATH_CYCLES, PATHS,
+    CONTEXTS, FRAME_METRIC, FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATH_METRIC, PATHS,
     PathEntry as TableEntry, RETURNS,
 };
 use wire::sample::EndReason;
@@ -48,13 +48,13 @@ const PATH_KEY: u32 = std::mem::offset_of!(TableEntry, key) as u32;
 const PATH_COUNT: u32 = std::mem::offset_of!(TableEntry, count) as u32;
 
 /// Executes an instruction; `None` if it has no meaning of its own in these copies.
-pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
+pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, counts_misses: bool) -> Option<Step> {
     let field = field(state, insn)?;
     let register = |op: u32| Some(insn.op_register(op)).filter(|r| r.is_gpr()).map(|r| r.full_register().number());
     match insn.code() {
         Code::Jmp_rm64 => return jump(state, field),
         Code::Mov_rm64_r64 => store(state, field, register(1)?)?,
-        Code::Mov_r64_rm64 => state.registers[register(0)?] = load(state, field)?,
+        Code::Mov_r64_rm64 => state.registers[register(0)?] = load(state, field, counts_misses)?,
         Code::Mov_rm32_r32 => store_low(state, field, register(1)?)?,
         Code::Mov_r32_rm32 => {
             state.registers[register(0)?] = Value::Exact(match field {
@@ -100,12 +100,12 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
             (Known::FrameSlot, FRAME_SCALE) => within(FRAMES).map(Field::Frame),
             _ => None,
         },
-        (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => match within(PATH_CYCLES) {
+        (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => match within(PATH_METRIC) {
             Some(at) => (at == 0).then_some(Field::PathCycles),
             None => within(PATHS).map(Field::Path),
         },
         (base, Register::None) => match value(base)? {
-            Known::FrameSlot if within(FRAME_CYCLES) == Some(0) => Some(Field::FrameCycles),
+            Known::FrameSlot if within(FRAME_METRIC) == Some(0) => Some(Field::FrameCycles),
             Known::ContextPlace => within(CONTEXTS).map(Field::Context),
             Known::Context(_) => within(CONTEXTS).map(Field::Present),
             Known::ReturnIndex if displacement == i64::from(RETURNS) => Some(Field::Return),
@@ -130,8 +130,8 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
             exact.claim.take_if(|claim| claim.cell == cell && claim.has_twin)?;
         }
         (Field::Frame(FRAME_KEY), Value::Program) if from == RSP => exact.left.has_key = true,
-        (Field::Header(offset::CHARGED_TSC), _) => clock::set(state, from)?,
-        (Field::Header(offset::ENDED_CYCLES), _) => clock::keep(state, from)?,
+        (Field::Header(offset::CHARGED), _) => clock::set(state, from)?,
+        (Field::Header(offset::ENDED_METRIC), _) => clock::keep(state, from)?,
         (Field::FrameCycles, _) => clock::leave(state, from)?,
         (Field::Header(offset::WANTED_CONTEXT), _) => contexts::want(state, from)?,
         (Field::Return, Value::Exact(Known::NewReturnEntry)) => {}
@@ -144,13 +144,14 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
     Some(())
 }
 
-fn load(state: &State, field: Field) -> Option<Value> {
+fn load(state: &State, field: Field, counts_misses: bool) -> Option<Value> {
     Some(match field {
         Field::Cell(cell) if state.exact.remembered.is_some_and(|remembered| remembered + 1 == cell) => Value::Twin,
         Field::Cell(cell) => Value::Exact(Known::Count(cell)),
         Field::Return => Value::Exact(Known::ReturnEntry),
-        Field::Header(offset::CHARGED_TSC) => Value::Exact(Known::Charged),
-        Field::Header(offset::ENDED_CYCLES) if state.exact.has_ended_cycles => Value::Exact(Known::PathTime),
+        Field::Header(offset::CHARGED) => Value::Exact(Known::Charged),
+        Field::Header(offset::MISSES) if counts_misses => Value::Exact(Known::Now),
+        Field::Header(offset::ENDED_METRIC) if state.exact.has_ended_metric => Value::Exact(Known::PathTime),
         Field::Path(PATH_KEY) => Value::Exact(Known::EntryKey),
         Field::Header(offset::TWIN) if state.fields.twin == Value::Twin => Value::Twin,
         Field::Header(offset::SAVED_RDX) if state.fields.saved_rdx == Value::Exact(Known::Row) => {
@@ -200,7 +201,7 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
             state.exact.done.frame = Frame::PlusRow(index);
             return Some(Flags::Junk);
         }
-        (Code::Sub_r64_rm64, Field::Header(offset::CHARGED_TSC)) if insn.op0_register() == Register::RAX => {
+        (Code::Sub_r64_rm64, Field::Header(offset::CHARGED)) if insn.op0_register() == Register::RAX => {
             clock::time(state)?;
             return Some(Flags::Junk);
         }
@@ -273,7 +274,7 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
         Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
         _ => None,
     };
-    let is_timed = if exact.entry == PathEntry::Full { exact.has_ended_cycles } else { exact.has_added_cycles };
+    let is_timed = if exact.entry == PathEntry::Full { exact.has_ended_metric } else { exact.has_added_cycles };
     let end = match field {
         Field::Cell(cell) => {
             exact.done = exact.done.count(cell)?;

@@ -232,7 +232,7 @@ impl Done {
 pub(in super::super) struct Left {
     pub has_path: bool,
     pub has_context: bool,
-    pub has_cycles: bool,
+    pub has_metric: bool,
     pub has_key: bool,
 }
 
@@ -274,7 +274,7 @@ pub(in super::super) struct Progress {
     /// The same, as the start of the next path, with the start of the one before in `rdx`.
     pub has_noted_start: bool,
     /// The cycles of the path that ends are kept for when its entry has been found, and have been added there.
-    pub has_ended_cycles: bool,
+    pub has_ended_metric: bool,
     pub has_added_cycles: bool,
     /// The key is that of another one.
     pub is_other: bool,
@@ -303,7 +303,7 @@ impl Default for Progress {
             is_same: false,
             has_noted_time: false,
             has_noted_start: false,
-            has_ended_cycles: false,
+            has_ended_metric: false,
             has_added_cycles: false,
             is_other: false,
             search: ContextSearch::Looking,

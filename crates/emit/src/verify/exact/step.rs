@@ -31,7 +31,7 @@ pub(in super::super) fn step(
     insn: &Instruction,
 ) -> Option<Step> {
     match (insn.segment_prefix(), insn.code()) {
-        (Register::GS, _) => return fields::step(state, pending, insn),
+        (Register::GS, _) => return fields::step(state, pending, insn, index.copy.probe.cache().is_some()),
         (Register::None, _) => {}
         _ => return None,
     }

@@ -31,8 +31,8 @@ impl Walker<'_, '_> {
     fn frame(&self) -> Left {
         let has_path = self.module.options.probe.has_paths() && self.duties.skips_arrivals;
         let has_context = self.module.options.probe.has_contexts();
-        let has_cycles = has_path && self.module.options.probe.has_path_cycles();
-        Left { has_path, has_context, has_cycles, has_key: has_path || has_context }
+        let has_metric = has_path && self.module.options.probe.has_path_metric();
+        Left { has_path, has_context, has_metric, has_key: has_path || has_context }
     }
 
     /// The same of a call at the end of a block.
@@ -186,10 +186,10 @@ impl Walker<'_, '_> {
         if frame.has_context {
             state.exact.done.context = Context::Foreign;
         }
-        if frame.has_cycles {
+        if frame.has_metric {
             state.exact.done.clock = Clock::Foreign;
         }
-        let is_charged = self.module.options.probe.has_cycles();
+        let is_charged = self.module.options.probe.has_context_metric();
         if frame.has_key {
             // Without the caller's frame, it arrives like any other.
             duty.before = Some(Done { is_charged, ..state.exact.done });

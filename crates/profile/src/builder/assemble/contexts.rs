@@ -106,7 +106,7 @@ impl Folded {
         let rows = self.rows.iter().zip(entries).zip(times);
         let row = |((&(parent, function), entries), (user, kernel))| {
             let (self_ns, kernel_ns) = (builder.total.estimate(user), builder.total.estimate(kernel));
-            Context { parent, function, call_site: None, entries, self_ns, kernel_ns }
+            Context { parent, function, call_site: None, entries, self_ns, kernel_ns, misses: 0 }
         };
         rows.map(row).collect()
     }

@@ -156,7 +156,7 @@ impl<'a> FlowRows<'a> {
             let function = self.functions.id(self.builder.tables.trie.node(last).function);
             let time = profile.functions[function.index()].self_ns;
             let self_ns = share_of_time(time, count, n_insns / n_insns_of[function.index()]);
-            paths.push(Path { function, blocks, back_to, n_branches, count, self_ns });
+            paths.push(Path { function, blocks, back_to, n_branches, count, self_ns, misses: 0 });
         }
         paths.sort_by(|a, b| (a.function, &a.blocks, a.back_to).cmp(&(b.function, &b.blocks, b.back_to)));
         paths

@@ -1,0 +1,124 @@
+//! The metric of paths: cycles, or misses of a simulated data cache.
+//!
+//! `charged` is what the metric's counter would have been when the present path started if nothing but it had run since: so a path has the difference to what
+//! it is when it ends. What else runs is taken out: a call leaves what the path has so far beside its frame ([`wire::exact::FRAME_METRIC`]), and when it has
+//! returned, the path is made to have started that much before.
+//!
+//! ```text
+//! every one:  rdtsc; shl rdx, 32; or rax, rdx                 with rax, rcx, rdx and maybe flags saved
+//!         or: mov rax, gs:[misses]                            the same without rdx
+//!
+//! start:      mov gs:[charged], rax
+//!
+//! call:       sub rax, gs:[charged]
+//!             mov ecx, esp; and ecx, mask
+//!             mov gs:[rcx + FRAME_METRIC], rax
+//!
+//! returned:   mov ecx, esp; and ecx, mask
+//!             sub rax, gs:[rcx + FRAME_METRIC]
+//!             mov gs:[charged], rax
+//! ```
+//!
+//! A path starts where control arrives by an address, and where the one before ends. The stub that counts paths ([`super::code::write_count_stub`]) adds
+//! what a path has to what it had before, and starts the next one. So all paths of these copies are counted in the path table.
+
+use flow::graph::BlockId;
+use flow::liveness::LiveSet;
+use wire::exact::{FRAME_MASK, FRAME_METRIC};
+use wire::recovery::{kind, saves};
+use wire::thread::offset;
+
+use super::Metric;
+use super::code::{Code, FOUR_SAVES_END, with_register};
+use super::transfers::{ARRIVAL_SAVE_END, saved, write_restore};
+use crate::asm::Gpr;
+use crate::chunk::{Chunk, Original};
+use crate::function::Function;
+use crate::probe;
+
+impl Function<'_, '_> {
+    /// The metric of the function's paths, if they have one.
+    pub(super) fn path_metric(&self) -> Option<Metric> {
+        let probe = self.module.options.probe;
+        probe.metric().filter(|_| probe.has_path_metric() && !self.plan_of_probes().edges_arrive)
+    }
+
+    /// Control arrives at a block by its address, where a path starts.
+    pub fn write_metric_arrival(&mut self, id: BlockId, at: Original, live: LiveSet) {
+        let starts = matches!(self.plan_of_probes().arrival(id), Code::Start(_) | Code::Lost(..));
+        match self.path_metric().filter(|_| starts) {
+            Some(Metric::Misses(_)) => with_register(self.chunk, at, live, |chunk, register| {
+                chunk.asm.load(register, offset::MISSES);
+                chunk.asm.store(offset::CHARGED, register);
+            }),
+            Some(Metric::Cycles) => {
+                let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
+                with_metric(self.chunk, Metric::Cycles, at, keeps_flags, |chunk| {
+                    chunk.asm.store(offset::CHARGED, Gpr::RAX);
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// Before the call at `at`.
+    pub(super) fn leave_metric(&mut self, metric: Metric, at: Original, keeps_flags: bool) {
+        with_metric(self.chunk, metric, at, keeps_flags, |chunk| {
+            chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
+            chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
+            chunk.asm.bytes(&[0x65, 0x48, 0x89, 0x81]); // mov gs:[rcx + FRAME_METRIC], rax
+            chunk.asm.bytes(&FRAME_METRIC.to_le_bytes());
+        });
+    }
+
+    /// When a call has returned to `next`, and has found its frame.
+    pub(super) fn take_metric(&mut self, metric: Metric, next: Original, live: LiveSet) {
+        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
+        with_metric(self.chunk, metric, next, keeps_flags, |chunk| {
+            chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
+            chunk.asm.bytes(&[0x65, 0x48, 0x2b, 0x81]); // sub rax, gs:[rcx + FRAME_METRIC]
+            chunk.asm.bytes(&FRAME_METRIC.to_le_bytes());
+            chunk.asm.store(offset::CHARGED, Gpr::RAX);
+        });
+    }
+}
+
+/// Writes code that has the metric's counter in `rax`, and may change `rcx`.
+pub(super) fn with_metric(
+    chunk: &mut Chunk,
+    metric: Metric,
+    at: Original,
+    keeps_flags: bool,
+    write: impl FnOnce(&mut Chunk),
+) {
+    let takes_rdx = metric == Metric::Cycles;
+    let saved = saved(keeps_flags) | if takes_rdx { saves::RDX } else { 0 };
+    chunk.begin_run(kind::PROBE, at, saved, if takes_rdx { FOUR_SAVES_END } else { ARRIVAL_SAVE_END });
+    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+    if takes_rdx {
+        chunk.asm.store(offset::SAVED_RDX, Gpr::RDX);
+    }
+    if keeps_flags {
+        probe::save_flags(&mut chunk.asm);
+    }
+    write_counter(chunk, metric);
+    write(chunk);
+    if takes_rdx {
+        chunk.asm.load(Gpr::RDX, offset::SAVED_RDX);
+    }
+    write_restore(chunk, saved);
+    chunk.begin_clean_probe(at);
+}
+
+/// Loads the metric's counter into `rax`; may change `rdx` and flags.
+pub(super) fn write_counter(chunk: &mut Chunk, metric: Metric) {
+    match metric {
+        Metric::Cycles => {
+            chunk.asm.bytes(&[0x0f, 0x31]); // rdtsc
+            chunk.asm.bytes(&[0x48, 0xc1, 0xe2, 0x20]); // shl rdx, 32
+            chunk.asm.bytes(&[0x48, 0x09, 0xd0]); // or rax, rdx
+        }
+        Metric::Misses(_) => chunk.asm.load(Gpr::RAX, offset::MISSES),
+    }
+}
