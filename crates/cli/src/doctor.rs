@@ -8,7 +8,9 @@ use attach::probe::{System, TickCost};
 use serde::Serialize;
 use wire::control::TickSource;
 
+use crate::metric;
 use crate::progress::Progress;
+use crate::record::hardware;
 
 /// CPU time that each tick rate is measured for.
 const PER_RATE: Duration = Duration::from_millis(150);
@@ -137,6 +139,7 @@ fn system_findings(system: &System) -> Vec<Finding> {
         true => Finding::good("PMU", "hardware counters are available"),
         false => Finding::good("PMU", "none; strobe needs none"),
     });
+    findings.push(hardware_finding());
     findings.push(match system.has_fsgsbase {
         true => Finding::good("FSGSBASE", "available"),
         false => Finding::limited("FSGSBASE", "missing", "each tick costs one more system call"),
@@ -146,6 +149,23 @@ fn system_findings(system: &System) -> Vec<Finding> {
         None => Finding::limited("timer frequency", unknown(), "the attained rate is printed after each recording"),
     });
     findings
+}
+
+/// Counters that `record --metric` knows by name.
+fn hardware_finding() -> Finding {
+    const TOPIC: &str = "hardware counters";
+    let refused = metric::HARDWARE.iter().find_map(|each| {
+        let error = attach::probe::hardware_counter(each.counter).err()?;
+        Some(format!("{}: {}", each.name, hardware::meaning(&error)))
+    });
+    match refused {
+        Some(refused) => Finding::limited(TOPIC, refused, "record --metric cycles and --metric l1d:16k:1:32 need none"),
+        None => Finding::limited(
+            TOPIC,
+            "can be opened",
+            "strobe does not record them yet: --metric cycles, or l1d:16k:1:32",
+        ),
+    }
 }
 
 fn tick_finding(topic: &'static str, costs: &attach::Result<Vec<TickCost>>, advice: &str) -> Finding {

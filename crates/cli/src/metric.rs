@@ -7,7 +7,8 @@ use crate::props::Hardware;
 
 /// The cache of the papers that tell dense paths from sparse ones.
 const DEFAULT_CACHE: &str = "16k:1:32";
-const HARDWARE: [Hardware; 2] = [
+/// Hardware counters by name.
+pub const HARDWARE: [Hardware; 2] = [
     Hardware { name: "instructions", counter: HardwareCounter::Instructions },
     Hardware { name: "cache-misses", counter: HardwareCounter::CacheMisses },
 ];

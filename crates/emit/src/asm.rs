@@ -104,6 +104,20 @@ impl Asm {
         self.bytes(&offset.to_le_bytes());
     }
 
+    /// The same of 64 bits.
+    pub fn gs_based(&mut self, opcode: u8, register: Gpr, base: Gpr, offset: u32) {
+        self.bytes(&[GS, REX_W | register.high() << 2 | base.high(), opcode, 0x80 | register.low() << 3 | base.low()]);
+        if base.low() == 4 {
+            self.code.push(0x24);
+        }
+        self.bytes(&offset.to_le_bytes());
+    }
+
+    /// `neg register`
+    pub fn negate(&mut self, register: Gpr) {
+        self.bytes(&[REX_W | register.high(), 0xf7, 0xd8 | register.low()]);
+    }
+
     /// `cmp register, gs:[offset]`
     pub fn compare(&mut self, register: Gpr, offset: u32) {
         self.gs_qword(0x3b, register, offset);

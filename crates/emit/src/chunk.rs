@@ -9,7 +9,7 @@ use wire::sample::EndReason;
 use crate::asm::{Asm, Gpr, Label};
 use crate::cache::{BlockAccesses, OtherLine};
 use crate::events::FullEvents;
-use crate::exact::Cell;
+use crate::exact::{Cell, MissedEnd};
 use crate::statistics::Statistics;
 use crate::stubs::Stub;
 
@@ -100,6 +100,8 @@ pub(crate) struct Chunk {
     pub full_events: Vec<FullEvents>,
     /// Where probes of the present function go that have not found their line of the data cache.
     pub other_lines: Vec<OtherLine>,
+    /// Where paths of the present function go that have ended and missed.
+    pub missed_ends: Vec<MissedEnd>,
     /// How often blocks access memory, if a data cache is simulated.
     pub accesses: Vec<BlockAccesses>,
     pub statistics: Statistics,

@@ -74,6 +74,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     function.write_call_ends();
     events::write_full(function.chunk);
     cache::write_others(function.chunk);
+    exact::write_missed_ends(function.chunk);
     exits::write(function.chunk);
     function.write_rows();
     function.chunk.asm.resolve_labels();

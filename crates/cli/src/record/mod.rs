@@ -10,7 +10,7 @@ mod digest;
 mod events;
 mod exact;
 mod guide;
-mod hardware;
+pub mod hardware;
 mod layout;
 mod live;
 pub mod outside;

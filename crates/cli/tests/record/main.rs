@@ -9,6 +9,7 @@
 //!   executes the rest, with the environment untouched, checks the harness itself.
 
 mod build;
+mod cache;
 mod compare;
 mod contexts;
 mod exact;

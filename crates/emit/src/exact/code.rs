@@ -10,7 +10,7 @@ use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use super::Metric;
-use super::path_metric::write_counter;
+use super::path_metric::{write_counter, write_end_with_misses};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
 use crate::probe::{self, FLAGS_SAVE_END};
@@ -65,6 +65,8 @@ const ROW_ENTRY_BYTES: u32 = 8;
 pub(crate) enum Paths {
     /// In cells, from this one on.
     Cells(u32),
+    /// The same, and misses on them in others ([`super::path_metric`]).
+    CellsWithMisses { first: u32, misses: u32 },
     /// In the path table, by this key.
     Table(u32),
     /// In the path table, by the calling context.
@@ -107,6 +109,10 @@ impl Code {
                         write_end(chunk, register, cell, id_offset);
                     });
                 }
+                write_restart(chunk, original, restart);
+            }
+            Code::End { paths: Paths::CellsWithMisses { first, misses }, id_offset, restart } => {
+                write_end_with_misses(chunk, original, live, [first, misses], id_offset);
                 write_restart(chunk, original, restart);
             }
             Code::End { paths: Paths::Table(key), id_offset, restart } => {
@@ -153,7 +159,7 @@ pub(super) fn write_end(chunk: &mut Chunk, register: Gpr, cell: u32, id_offset: 
 }
 
 /// Writes code that changes flags and `rcx` where both are needed.
-fn saving_flags(chunk: &mut Chunk, original: Original, write: impl FnOnce(&mut Chunk)) {
+pub(super) fn saving_flags(chunk: &mut Chunk, original: Original, write: impl FnOnce(&mut Chunk)) {
     chunk.statistics.probes_flags_saved += 1;
     chunk.begin_run(kind::PROBE, original, saves::RAX | saves::RCX | saves::FLAGS, FLAGS_SAVE_END);
     chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);

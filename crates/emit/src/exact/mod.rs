@@ -25,6 +25,7 @@ use flow::paths::Truncation;
 use crate::cache::Cache;
 
 pub(crate) use code::Code;
+pub(crate) use path_metric::{MissedEnd, write_missed_ends};
 pub(crate) use plan::Plan;
 
 /// What is added up on paths, or in contexts.
@@ -185,6 +186,8 @@ pub enum CellKind {
     Context = 6,
     /// The call at `at` has, likewise.
     CallSite = 7,
+    /// The first of `to` cells behind those of [`CellKind::Paths`]: misses on each path of the function at `at`.
+    PathMisses = 8,
 }
 
 impl CellKind {
@@ -194,8 +197,8 @@ impl CellKind {
     }
 
     pub(crate) fn from_u8(number: u8) -> Option<CellKind> {
-        use CellKind::{Block, CallSite, Context, Edge, HashedPaths, LostPaths, Paths, Target};
-        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context, CallSite]
+        use CellKind::{Block, CallSite, Context, Edge, HashedPaths, LostPaths, PathMisses, Paths, Target};
+        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context, CallSite, PathMisses]
             .into_iter()
             .find(|&kind| kind as u8 == number)
     }
@@ -208,7 +211,7 @@ impl Cell {
         match self.kind {
             CellKind::Block | CellKind::Edge | CellKind::LostPaths => 1,
             CellKind::Target => 2,
-            CellKind::Paths => self.to,
+            CellKind::Paths | CellKind::PathMisses => self.to,
             CellKind::HashedPaths | CellKind::Context | CellKind::CallSite => 0,
         }
     }

@@ -17,21 +17,37 @@
 //! returned:   mov ecx, esp; and ecx, mask
 //!             sub rax, gs:[rcx + FRAME_METRIC]
 //!             mov gs:[charged], rax
+//!         or: mov r, esp; and r, mask                         where frames are taken back anyway
+//!             mov r, gs:[r + FRAME_METRIC]; neg r; add r, gs:[misses]
+//!             mov gs:[charged], r
 //! ```
 //!
 //! A path starts where control arrives by an address, and where the one before ends. The stub that counts paths ([`super::code::write_count_stub`]) adds
-//! what a path has to what it had before, and starts the next one. So all paths of these copies are counted in the path table.
+//! what a path has to what it had before, and starts the next one. So where cycles are added up, all paths are counted in the path table. Misses are rare: a
+//! path that has cells has others for its misses, and mostly nothing is to be done there:
+//!
+//! ```text
+//! end:        count; mov r, gs:[misses]; cmp r, gs:[charged]; jne missed
+//! back:
+//!
+//! missed:     mov rax, gs:[misses]                            behind the function, with rax, rcx and maybe flags saved
+//!             sub rax, gs:[charged]
+//!             movsxd rcx, gs:[frame]
+//!             add gs:[rcx * 8 + cells], rax
+//!             mov rax, gs:[misses]; mov gs:[charged], rax
+//!             jmp back
+//! ```
 
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
-use wire::exact::{FRAME_MASK, FRAME_METRIC};
+use wire::exact::{CELLS, FRAME_MASK, FRAME_METRIC};
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use super::Metric;
-use super::code::{Code, FOUR_SAVES_END, with_register};
+use super::code::{Code, FOUR_SAVES_END, saving_flags, with_register, write_end};
 use super::transfers::{ARRIVAL_SAVE_END, saved, write_restore};
-use crate::asm::Gpr;
+use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
 use crate::function::Function;
 use crate::probe;
@@ -61,9 +77,9 @@ impl Function<'_, '_> {
         }
     }
 
-    /// Before the call at `at`.
-    pub(super) fn leave_metric(&mut self, metric: Metric, at: Original, keeps_flags: bool) {
-        with_metric(self.chunk, metric, at, keeps_flags, |chunk| {
+    /// Before the call at `at`, if cycles are added up: they are read before anything else is done.
+    pub(super) fn leave_cycles(&mut self, at: Original, keeps_flags: bool) {
+        with_metric(self.chunk, Metric::Cycles, at, keeps_flags, |chunk| {
             chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
             chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
             chunk.asm.bytes(&[0x65, 0x48, 0x89, 0x81]); // mov gs:[rcx + FRAME_METRIC], rax
@@ -71,10 +87,10 @@ impl Function<'_, '_> {
         });
     }
 
-    /// When a call has returned to `next`, and has found its frame.
-    pub(super) fn take_metric(&mut self, metric: Metric, next: Original, live: LiveSet) {
+    /// The same when a call has returned to `next`, and has found its frame.
+    pub(super) fn take_cycles(&mut self, next: Original, live: LiveSet) {
         let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-        with_metric(self.chunk, metric, next, keeps_flags, |chunk| {
+        with_metric(self.chunk, Metric::Cycles, next, keeps_flags, |chunk| {
             chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
             chunk.asm.bytes(&[0x65, 0x48, 0x2b, 0x81]); // sub rax, gs:[rcx + FRAME_METRIC]
             chunk.asm.bytes(&FRAME_METRIC.to_le_bytes());
@@ -91,7 +107,14 @@ pub(super) fn with_metric(
     keeps_flags: bool,
     write: impl FnOnce(&mut Chunk),
 ) {
-    let takes_rdx = metric == Metric::Cycles;
+    with_saved(chunk, at, keeps_flags, metric == Metric::Cycles, |chunk| {
+        write_counter(chunk, metric);
+        write(chunk);
+    });
+}
+
+/// Writes code that may change `rax` and `rcx`, and `rdx` on request.
+fn with_saved(chunk: &mut Chunk, at: Original, keeps_flags: bool, takes_rdx: bool, write: impl FnOnce(&mut Chunk)) {
     let saved = saved(keeps_flags) | if takes_rdx { saves::RDX } else { 0 };
     chunk.begin_run(kind::PROBE, at, saved, if takes_rdx { FOUR_SAVES_END } else { ARRIVAL_SAVE_END });
     chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
@@ -102,13 +125,79 @@ pub(super) fn with_metric(
     if keeps_flags {
         probe::save_flags(&mut chunk.asm);
     }
-    write_counter(chunk, metric);
     write(chunk);
     if takes_rdx {
         chunk.asm.load(Gpr::RDX, offset::SAVED_RDX);
     }
     write_restore(chunk, saved);
     chunk.begin_clean_probe(at);
+}
+
+/// A path with cells of its own that has ended, and has missed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MissedEnd {
+    label: Label,
+    back: Label,
+    original: Original,
+    keeps_flags: bool,
+    /// What is saved and not restored.
+    saved: u8,
+    cell: u32,
+    id_offset: i32,
+}
+
+/// Counts a path in its cells; misses, too, if there were any.
+pub(super) fn write_end_with_misses(
+    chunk: &mut Chunk,
+    original: Original,
+    live: LiveSet,
+    [first, misses]: [u32; 2],
+    id_offset: i32,
+) {
+    let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
+    let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
+    let write = |chunk: &mut Chunk, register: Gpr| {
+        write_end(chunk, register, first, id_offset);
+        chunk.asm.load(register, offset::MISSES);
+        chunk.asm.compare(register, offset::CHARGED);
+        chunk.asm.jump_to_if(Condition::NZ, label);
+    };
+    let saved = if keeps_flags {
+        saving_flags(chunk, original, |chunk| write(chunk, Gpr::RCX));
+        saved(true)
+    } else {
+        with_register(chunk, original, live, write);
+        if probe::dead_register(live).is_some() { 0 } else { saves::RAX }
+    };
+    chunk.asm.bind(back);
+    chunk.missed_ends.push(MissedEnd { label, back, original, keeps_flags, saved, cell: misses, id_offset });
+}
+
+/// Writes where paths of the function go that have missed.
+pub(crate) fn write_missed_ends(chunk: &mut Chunk) {
+    for MissedEnd { label, back, original, keeps_flags, saved, cell, id_offset } in
+        std::mem::take(&mut chunk.missed_ends)
+    {
+        chunk.asm.bind(label);
+        chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
+        if saved & saves::RCX != 0 {
+            write_restore(chunk, saved);
+        } else if saved != 0 {
+            chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+        }
+        with_saved(chunk, original, keeps_flags, false, |chunk| {
+            chunk.asm.load(Gpr::RAX, offset::MISSES);
+            chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
+            chunk.asm.load_signed(Gpr::RCX, offset::FRAME);
+            chunk.asm.bytes(&[0x65, 0x48, 0x01, 0x04, 0xcd]); // add gs:[rcx * 8 + cells], rax
+            chunk.asm.bytes(&CELLS.wrapping_add((id_offset as u32).wrapping_mul(8)).to_le_bytes());
+            let hole = chunk.position() - 4;
+            chunk.set_cell(hole, cell);
+            chunk.asm.load(Gpr::RAX, offset::MISSES);
+            chunk.asm.store(offset::CHARGED, Gpr::RAX);
+        });
+        chunk.asm.jump_to(back);
+    }
 }
 
 /// Loads the metric's counter into `rax`; may change `rdx` and flags.

@@ -12,7 +12,7 @@
 //!   entry, before the one of everybody else. Where several jumps share targets and what is to be done depends on the jump, each has a *row*
 //!   of numbers, one for every target, and leaves its address.
 //!
-//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them, else in the path table, which has 32 bits for a number. So there are fewer paths
+//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them and cycles are not added up, else in the path table, which has 32 bits for a number. So there are fewer paths
 //! the more return sites there are. A function that has too many all the same, or too many rows, is counted by blocks.
 
 use flow::callgraph::FunctionId;
@@ -23,7 +23,7 @@ use flow::paths::{
 };
 
 use super::code::{Paths, RowEntry};
-use super::{Cell, CellKind, Code, Plan};
+use super::{Cell, CellKind, Code, Metric, Plan};
 use crate::chunk::Chunk;
 use crate::module::Module;
 
@@ -80,8 +80,16 @@ pub(super) fn plan(
     }
     let paths = if let Some(paths) = paths {
         paths
-    } else if is_small && !module.options.probe.has_path_metric() {
-        Paths::Cells(chunk.new_cells(Cell { kind: CellKind::Paths, at: entry, to: n_ids as u32 }))
+    } else if is_small && module.options.probe.metric() != Some(Metric::Cycles) {
+        let to = n_ids as u32;
+        let first = chunk.new_cells(Cell { kind: CellKind::Paths, at: entry, to });
+        match module.options.probe.cache() {
+            Some(_) => {
+                let misses = chunk.new_cells(Cell { kind: CellKind::PathMisses, at: entry, to });
+                Paths::CellsWithMisses { first, misses }
+            }
+            None => Paths::Cells(first),
+        }
     } else {
         let key = chunk.n_keys;
         chunk.n_keys += 1;

@@ -41,11 +41,12 @@ use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
 use wire::clusters::{Cluster, LANDING, N_CLUSTERS};
-use wire::exact::{FRAME_MASK, FRAMES, FrameEntry, RETURN_MASK, RETURN_SHIFT, RETURNS};
+use wire::exact::{FRAME_MASK, FRAME_METRIC, FRAMES, FrameEntry, RETURN_MASK, RETURN_SHIFT, RETURNS};
 use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
+use super::Metric;
 use super::code::{Code, Paths, write_end};
 use super::computed::Search;
 use super::contexts::FindContext;
@@ -185,8 +186,9 @@ impl Function<'_, '_> {
         if !self.has_frame() {
             return;
         }
-        if let Some(metric) = self.path_metric() {
-            self.leave_metric(metric, at, keeps_flags);
+        let metric = self.path_metric();
+        if metric == Some(Metric::Cycles) {
+            self.leave_cycles(at, keeps_flags);
         }
         let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
@@ -201,6 +203,11 @@ impl Function<'_, '_> {
         for (field, in_frame) in fields {
             chunk.asm.load_dword(Gpr::RAX, field);
             chunk.asm.entry_dword(STORE, Gpr::RAX, Gpr::RCX, in_frame);
+        }
+        if let Some(Metric::Misses(_)) = metric {
+            chunk.asm.load(Gpr::RAX, offset::MISSES);
+            chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
+            chunk.asm.gs_based(STORE, Gpr::RAX, Gpr::RCX, FRAME_METRIC);
         }
         // The key comes last: what was left in part only is not found.
         chunk.asm.entry(STORE, Gpr::RSP, Gpr::RCX, FRAME_KEY);
@@ -219,6 +226,7 @@ impl Function<'_, '_> {
         let dead = probe::dead_register(live).filter(|_| !keeps_flags);
         let register = dead.unwrap_or(Gpr::RAX);
         let record = self.plans[to.index()].record;
+        let metric = self.path_metric();
         let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
         let lost = if dead.is_some() {
@@ -246,11 +254,18 @@ impl Function<'_, '_> {
             chunk.asm.entry_dword(LOAD, register, register, in_frame);
             chunk.asm.store_dword(field, register);
         }
+        if let Some(Metric::Misses(_)) = metric {
+            chunk.asm.frame_index(register, FRAME_MASK);
+            chunk.asm.gs_based(LOAD, register, register, FRAME_METRIC);
+            chunk.asm.negate(register);
+            chunk.asm.add(register, offset::MISSES);
+            chunk.asm.store(offset::CHARGED, register);
+        }
         if dead.is_none() {
             write_restore(chunk, saved(keeps_flags));
         }
-        if let Some(metric) = self.path_metric() {
-            self.take_metric(metric, next, live);
+        if metric == Some(Metric::Cycles) {
+            self.take_cycles(next, live);
         }
     }
 

@@ -195,6 +195,8 @@ impl<'a, 'data> Walker<'a, 'data> {
         // What has parts cannot arrive before its last one.
         let before = if matches!(task.pending, Pending::Nothing) { None } else { Some(state.point) };
         let mut landing = None;
+        let mut state = state;
+        state.exact.n_path_cells = self.duties.n_path_cells;
         let mut to_do = vec![(start, state)];
         let mut seen: Vec<(u32, State)> = Vec::new();
         let mut n_steps = 0;

@@ -187,6 +187,8 @@ impl Tree {
 #[derive(Debug, Default)]
 pub struct Places {
     pub functions: FxHashMap<Callee, CodePlace>,
+    /// Functions by their entries, less the image base.
+    pub entered: FxHashMap<Callee, CodePlace>,
     /// Addresses of calls.
     pub call_sites: FxHashMap<Callee, u64>,
 }

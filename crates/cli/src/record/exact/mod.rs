@@ -203,8 +203,11 @@ impl Totals {
         let mut paths = FxHashMap::default();
         for (&id, counted) in modules {
             let name = names.get(&id).cloned().unwrap_or_default();
-            let mut number = |number, place| {
-                places.functions.insert((id, number), place);
+            let mut number = |numbered, place| {
+                match numbered {
+                    Numbered::Key(key) => drop(places.functions.insert((id, key), place)),
+                    Numbered::Entry(at) => drop(places.entered.insert((id, at), place)),
+                };
             };
             match add_module(&mut builder, &name, counted, counting, &mut number) {
                 Ok((number, added)) => {
@@ -262,6 +265,12 @@ impl Totals {
         unit: Unit,
     ) -> Result<()> {
         for (&id, counted) in &self.modules {
+            for (at, path, n) in cell_misses(counted) {
+                let place = places.entered.get(&(id, at));
+                if let Some(&path) = place.and_then(|&place| paths.get(&(place, path))) {
+                    builder.path_misses(path, n)?;
+                }
+            }
             for (&(function, path), &metric) in &counted.path_metric {
                 let place = places.functions.get(&(id, function));
                 if let Some(&path) = place.and_then(|&place| paths.get(&(place, u64::from(path)))) {
@@ -276,12 +285,20 @@ impl Totals {
     }
 }
 
+/// How counters name a function.
+enum Numbered {
+    /// By its key among those of the module.
+    Key(u32),
+    /// By its entry, less the image base.
+    Entry(u32),
+}
+
 fn add_module(
     builder: &mut ExactBuilder,
     name: &str,
     counted: &Counted,
     counting: emit::Counting,
-    number: &mut dyn FnMut(u32, CodePlace),
+    number: &mut dyn FnMut(Numbered, CodePlace),
 ) -> Result<(ModuleId, Added)> {
     let translation = &counted.translation;
     let code = translation.code.get().context("its control flow is not known")?;
@@ -292,7 +309,12 @@ fn add_module(
     let cells = translation.copy.cells();
     for (key, at) in contexts::numbered(cells) {
         if let Some(function) = counts::function_entered_at(module.flow, module.base.offset(u64::from(at))) {
-            number(key, CodePlace { module: id, index: function.0 });
+            number(Numbered::Key(key), CodePlace { module: id, index: function.0 });
+        }
+    }
+    for cell in cells.iter().filter(|cell| cell.kind == emit::CellKind::PathMisses) {
+        if let Some(function) = counts::function_entered_at(module.flow, module.base.offset(u64::from(cell.at))) {
+            number(Numbered::Entry(cell.at), CodePlace { module: id, index: function.0 });
         }
     }
     let stops = if counting.has_paths() { counted.stops.as_slice() } else { &[] };
@@ -303,6 +325,18 @@ fn add_module(
         &counts::Counted { cells, counters: &counted.cells, hashed: &counted.paths, unfinished: &unfinished },
     )?;
     Ok((id, added))
+}
+
+/// Misses on paths that have cells: the function's entry, the number of the path, and how many.
+fn cell_misses(counted: &Counted) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+    let mut rest = counted.cells.as_slice();
+    let each = counted.translation.copy.cells().iter().map(move |cell| {
+        let (own, behind) = rest.split_at_checked(cell.n_cells() as usize).unwrap_or((rest, &[]));
+        rest = behind;
+        (cell, own)
+    });
+    let misses = each.filter(|(cell, _)| cell.kind == emit::CellKind::PathMisses);
+    misses.flat_map(|(cell, own)| (0..).zip(own).filter(|&(_, &n)| n != 0).map(|(path, &n)| (cell.at, path, n)))
 }
 
 /// Whose a number is, and which of its numbers.

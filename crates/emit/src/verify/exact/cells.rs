@@ -49,6 +49,13 @@ impl Cells {
         self.listed.get(&(CellKind::Paths, at, 0)).map(|&(first, cell)| (first, cell.to))
     }
 
+    /// How many cells the function at `at` has for its paths, if as many behind them count misses.
+    pub fn missing_paths(&self, at: u32) -> Option<u32> {
+        let (first, n_cells) = self.paths(at)?;
+        let &(misses, cell) = self.listed.get(&(CellKind::PathMisses, at, 0))?;
+        (first.checked_add(n_cells) == Some(misses) && cell.to == n_cells).then_some(n_cells)
+    }
+
     /// The key of the function at `at`.
     pub fn key(&self, at: u32) -> Option<u32> {
         self.key_of(CellKind::HashedPaths, at)

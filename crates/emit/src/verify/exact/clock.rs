@@ -7,7 +7,7 @@
 use super::super::state::{RAX, RCX, RDX, State, Value};
 use super::contexts;
 use super::duties::{Duties, TableArrival};
-use super::state::{Clock, Done, Frame, Known, PathEntry};
+use super::state::{Clock, Done, End, Frame, Known, PathEntry};
 
 /// The same duties, with cycles.
 pub(super) fn timed(mut duties: Duties) -> Duties {
@@ -53,6 +53,22 @@ pub(super) fn time(state: &mut State) -> Option<()> {
 pub(super) fn start(state: &mut State) -> Option<()> {
     let is_own = state.registers[RAX] == Value::Exact(Known::Now) && state.exact.is_same;
     is_own.then(|| state.registers[RAX] = Value::Exact(Known::PathStart))
+}
+
+/// The counter is as it was when the path started, which has ended: the next one starts, and nothing is to be added.
+pub(super) fn end_without(state: &mut State) -> Option<()> {
+    let done = &mut state.exact.done;
+    let is_end = done.end.is_some() && done.clock == Clock::Kept && !done.is_timed;
+    is_end.then(|| (done.clock, done.is_timed) = (Clock::Started, true))
+}
+
+/// What the path has that has ended in a cell is added to the cell for that.
+pub(super) fn add_to_cell(state: &mut State, cell: i64, frame: Frame) -> Option<()> {
+    let n_cells = state.exact.n_path_cells?;
+    let done = &mut state.exact.done;
+    let is_its = done.end == Some(End::Cell(cell - i64::from(n_cells), frame)) && !done.is_timed;
+    let is_time = state.registers[RAX] == Value::Exact(Known::PathTime);
+    (is_its && is_time).then(|| done.is_timed = true)
 }
 
 /// Cycles are left beside the frame, before its key.

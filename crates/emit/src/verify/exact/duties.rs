@@ -79,6 +79,8 @@ pub(in super::super) struct Duties {
     pub(super) rows: Option<Rows>,
     /// Whether control that comes over an edge skips what arrivals do.
     pub(super) skips_arrivals: bool,
+    /// Cells of paths, if others behind them count misses.
+    pub n_path_cells: Option<u32>,
     /// Entries of the copy's list of cells that the function has.
     pub n_listed: usize,
 }
@@ -101,7 +103,15 @@ impl Duties {
         match counting {
             Counting::Blocks => blocks(module, id, cells),
             Counting::PathMetric(_) => match paths::counter(module, id, cells)? {
-                Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter).map(clock::timed),
+                Some(counter) => {
+                    let duties = paths::duties(module, id, cells, counting.truncation(), counter).map(clock::timed)?;
+                    let n_path_cells = cells.missing_paths(module.original(module.function(id).entry).0);
+                    Ok(Duties {
+                        n_path_cells,
+                        n_listed: duties.n_listed + usize::from(n_path_cells.is_some()),
+                        ..duties
+                    })
+                }
                 None => blocks(module, id, cells),
             },
             Counting::Paths | Counting::HeaderPaths => match paths::counter(module, id, cells)? {

@@ -13,7 +13,7 @@ use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::cells::cell_at;
-use super::state::{Claim, Context, End, Frame, Known, Outcome, PathEntry};
+use super::state::{Claim, Clock, Context, End, Frame, Known, Outcome, PathEntry};
 use super::step::is_path_key;
 use super::{clock, contexts};
 
@@ -78,7 +78,7 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
             contexts::store_constant(state, insn.immediate32())?;
         }
         _ => {
-            state.flags = calculate(state, pending, insn, field)?;
+            state.flags = calculate(state, pending, insn, field, counts_misses)?;
         }
     }
     Some(Step::Next)
@@ -149,6 +149,7 @@ fn load(state: &State, field: Field, counts_misses: bool) -> Option<Value> {
         Field::Cell(cell) if state.exact.remembered.is_some_and(|remembered| remembered + 1 == cell) => Value::Twin,
         Field::Cell(cell) => Value::Exact(Known::Count(cell)),
         Field::Return => Value::Exact(Known::ReturnEntry),
+        Field::FrameCycles if state.exact.is_same => Value::Exact(Known::LeftMetric),
         Field::Header(offset::CHARGED) => Value::Exact(Known::Charged),
         Field::Header(offset::MISSES) if counts_misses => Value::Exact(Known::Now),
         Field::Header(offset::ENDED_METRIC) if state.exact.has_ended_metric => Value::Exact(Known::PathTime),
@@ -182,7 +183,13 @@ fn store_low(state: &mut State, field: Field, from: usize) -> Option<()> {
 }
 
 /// What changes flags. Returns what they tell.
-fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Field) -> Option<Flags> {
+fn calculate(
+    state: &mut State,
+    pending: &Pending,
+    insn: &Instruction,
+    field: Field,
+    counts_misses: bool,
+) -> Option<Flags> {
     let [rax, rcx] = [RAX, RCX].map(|number| state.registers[number]);
     let first = insn.op_register(0).is_gpr64().then(|| state.registers[insn.op_register(0).number()]);
     let is_own = |cell: u32| pending.remembering() == Some(cell);
@@ -227,6 +234,19 @@ fn calculate(state: &mut State, pending: &Pending, insn: &Instruction, field: Fi
         (Code::Sub_r64_rm64, Field::Header(offset::TARGET)) if rax == Value::Exact(Known::Landing) => {
             (insn.op0_register() == Register::RAX && state.fields.target == Value::Target).then_some(())?;
             state.registers[RAX] = Value::Exact(Known::LandingDistance);
+            return Some(Flags::Junk);
+        }
+        (Code::Cmp_r64_rm64, Field::Header(offset::CHARGED)) => {
+            let is_now = first == Some(Value::Exact(Known::Now)) && state.exact.done.clock == Clock::Kept;
+            is_now.then_some(Outcome::SameMetric)?
+        }
+        (Code::Add_r64_rm64, Field::Header(offset::MISSES)) if counts_misses => {
+            (first == Some(Value::Exact(Known::LessLeftMetric))).then_some(())?;
+            state.registers[insn.op_register(0).number()] = Value::Exact(Known::PathStart);
+            return Some(Flags::Junk);
+        }
+        (Code::Add_rm64_r64, Field::PathCell(cell, frame)) if insn.op1_register() == Register::RAX => {
+            clock::add_to_cell(state, cell, frame)?;
             return Some(Flags::Junk);
         }
         (Code::Cmp_r64_rm64 | Code::Add_r64_rm64, Field::Header(at)) if insn.op0_register() == Register::RAX => {

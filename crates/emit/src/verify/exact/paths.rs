@@ -153,6 +153,7 @@ pub(super) fn duties(
         skips_arrivals: true,
         n_listed: if matches!(counter, Counter::Context) { 1 } else { 2 },
         edges,
+        n_path_cells: None,
     };
     for (edge, to) in table_edges(cfg) {
         let by_row = duties.rows.as_ref().map(|rows| rows.arrival(to, start_at(to), counter)).transpose()?;

@@ -77,6 +77,9 @@ pub(in super::super) enum Known {
     /// Cycles on the present path, and when it would have started that has taken what an entry of the frames says.
     PathTime,
     PathStart,
+    /// What an entry of the frames has of the metric, and the same below 0.
+    LeftMetric,
+    LessLeftMetric,
     /// The row of a jump through a table, and what its entry with this index holds.
     Row,
     RowAmount(u32),
@@ -114,6 +117,8 @@ pub(in super::super) enum Outcome {
     SameContext,
     /// Zero: there is no entry of the key.
     NoContext,
+    /// Zero: the metric's counter is as it was when the path started.
+    SameMetric,
 }
 
 /// The path register, in terms of what it was at the start of the walk.
@@ -276,6 +281,8 @@ pub(in super::super) struct Progress {
     /// The cycles of the path that ends are kept for when its entry has been found, and have been added there.
     pub has_ended_metric: bool,
     pub has_added_cycles: bool,
+    /// Cells of paths of the function, if others behind them count misses.
+    pub n_path_cells: Option<u32>,
     /// The key is that of another one.
     pub is_other: bool,
     pub search: ContextSearch,
@@ -305,6 +312,7 @@ impl Default for Progress {
             has_noted_start: false,
             has_ended_metric: false,
             has_added_cycles: false,
+            n_path_cells: None,
             is_other: false,
             search: ContextSearch::Looking,
             returning: None,

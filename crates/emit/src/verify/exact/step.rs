@@ -10,7 +10,7 @@ use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::state::{Claim, Context, ContextSearch, Frame, Known, Outcome, PathEntry};
-use super::{contexts, fields};
+use super::{clock, contexts, fields};
 
 /// What the key of a path is multiplied by; the same in all modules, which share the path table.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -238,6 +238,7 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         Code::Imul_r64_rm64 if is([Register::RDX, Register::RCX]) => {
             sets(first, Known::Hash).filter(|_| is_path_key(rcx) && rdx == Value::Exact(Known::Factor))?
         }
+        Code::Neg_rm64 if known(state, first)? == Known::LeftMetric => sets(first, Known::LessLeftMetric)?,
         Code::Shr_rm64_imm8 if u32::from(insn.immediate8()) == RETURN_SHIFT => {
             let is_address =
                 state.registers[first.number()] == Value::Target || known(state, first)? == Known::ReturnAddress;
@@ -296,6 +297,7 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
             taken.exact.is_other = true;
         }
         (Outcome::SameContext, Code::Jne_rel32_64) => state.exact.search = ContextSearch::Found,
+        (Outcome::SameMetric, Code::Jne_rel32_64) => clock::end_without(state)?,
         (Outcome::NoContext, Code::Je_rel32_64) => taken.exact.search = ContextSearch::Missing,
         (Outcome::LastByteSpan(_), Code::Jae_rel32_64) | (Outcome::InUse, Code::Jne_rel32_64) => {}
         (Outcome::HasLanding(cluster), Code::Jne_rel32_64) => {
