@@ -182,9 +182,8 @@ pub(crate) struct OtherLine {
     keeps_flags: bool,
 }
 
-/// Bytes of a store of a register, and of saving flags behind it.
+/// Bytes of a store of a register.
 const STORE_LEN: u8 = 9;
-const FLAGS_LEN: u8 = 13;
 /// Registers that can be saved, with the field and the bit of each.
 const SPILLED: [(Gpr, u32, u8); 3] = [
     (Gpr::RAX, offset::SAVED_RAX, saves::RAX),
@@ -241,12 +240,11 @@ fn write(chunk: &mut Chunk, cache: Cache, access: &OtherLine, live: LiveSet) -> 
     if access.keeps_flags {
         chunk.statistics.probes_flags_saved += 1;
         let saved = saves::RAX | saves::RCX | saves::FLAGS;
-        let flags_end = 2 * STORE_LEN + operand_len(access) + FLAGS_LEN;
-        chunk.begin_run(kind::PROBE, access.at, saved, [STORE_LEN, 2 * STORE_LEN, flags_end, 0]);
+        chunk.begin_run(kind::PROBE, access.at, saved, [STORE_LEN, 2 * STORE_LEN, 0, 0]);
         chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
         chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
         write_address(chunk, access, Gpr::RCX);
-        probe::save_flags(&mut chunk.asm);
+        save_flags_in_run(chunk, 2);
         write_look(chunk, cache, access, [Gpr::RCX, Gpr::RAX]);
         probe::restore_all(&mut chunk.asm);
         return saved;
@@ -283,9 +281,13 @@ fn write_address(chunk: &mut Chunk, access: &OtherLine, register: Gpr) {
     }
 }
 
-/// Bytes of that.
-fn operand_len(access: &OtherLine) -> u8 {
-    if access.target.is_some() { 7 } else { 8 }
+/// Saves flags in the present run, behind so many other saves.
+fn save_flags_in_run(chunk: &mut Chunk, n_saves: usize) {
+    probe::save_flags(&mut chunk.asm);
+    let position = chunk.position();
+    if let Some(run) = chunk.runs.last_mut() {
+        run.save_end[n_saves] = (position - run.copy) as u8;
+    }
 }
 
 /// Looks whether the line of an address is the one that was used last in its set. Changes flags.
@@ -326,14 +328,13 @@ pub(crate) fn write_others(chunk: &mut Chunk) {
         }
         let flags = if keeps_flags { saves::FLAGS } else { 0 };
         let all = saves::RAX | saves::RCX | saves::RDX | flags;
-        let flags_end = 3 * STORE_LEN + operand_len(&other) + FLAGS_LEN;
-        chunk.begin_run(kind::PROBE, at, all, [STORE_LEN, 2 * STORE_LEN, 3 * STORE_LEN, flags_end]);
+        chunk.begin_run(kind::PROBE, at, all, [STORE_LEN, 2 * STORE_LEN, 3 * STORE_LEN, 0]);
         for (register, field, _) in SPILLED {
             chunk.asm.store(field, register);
         }
         write_address(chunk, &other, Gpr::RDX);
         if keeps_flags {
-            probe::save_flags(&mut chunk.asm);
+            save_flags_in_run(chunk, 3);
         }
         chunk.asm.bytes(&[0x48, 0x8d, 0x8a]); // lea rcx, [rdx + size - 1]
         chunk.asm.bytes(&(size - 1).to_le_bytes());

@@ -249,19 +249,36 @@ struct Noted {
 const LOAD: u8 = 0x8b;
 pub(crate) const LEA: u8 = 0x8d;
 
-/// Writes `opcode register, operand`, with a displacement of 4 bytes.
+/// Writes `opcode register, operand`. What is relative to the instruction pointer ends in 4 bytes that are still to be set.
 pub(crate) fn write_with_operand(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand) {
     let (field, rex_w) = ((register.0 & 7) << 3, 0x48 | (register.0 >> 3) << 2);
     let Operand::Registers(base, index, displacement) = operand else {
         chunk.asm.bytes(&[rex_w, opcode, 0x05 | field, 0, 0, 0, 0]);
         return;
     };
-    // A SIB byte in any case: 4 is no index, and without a base, 5 in its place is none.
+    // As an index, 4 is none, and as a base it needs a SIB byte. Without a base, 5 in its place is none, and 4 bytes of displacement follow; as a base, 5 needs some.
     let (index, scale) = index.unwrap_or((Gpr(4), 0));
-    let (mode, base) = base.map_or((0x04, Gpr(5)), |base| (0x84, base));
+    let short = i8::try_from(displacement).ok().filter(|_| base.is_some());
+    let mode = match (base, short) {
+        (Some(base), Some(0)) if base.0 & 7 != 5 => 0x00,
+        (Some(_), Some(_)) => 0x40,
+        (Some(_), None) => 0x80,
+        (None, _) => 0x00,
+    };
+    let base = base.unwrap_or(Gpr(5));
     let rex = rex_w | (index.0 >> 3) << 1 | base.0 >> 3;
-    chunk.asm.bytes(&[rex, opcode, mode | field, scale << 6 | (index.0 & 7) << 3 | base.0 & 7]);
-    chunk.asm.bytes(&displacement.to_le_bytes());
+    let needs_sib = index.0 != 4 || base.0 & 7 == 4 || (mode == 0 && base.0 == 5);
+    if needs_sib {
+        let sib = scale << 6 | (index.0 & 7) << 3 | base.0 & 7;
+        chunk.asm.bytes(&[rex, opcode, mode | field | 4, sib]);
+    } else {
+        chunk.asm.bytes(&[rex, opcode, mode | field | base.0 & 7]);
+    }
+    match (mode, short) {
+        (0x00, Some(_)) => {}
+        (0x40, Some(short)) => chunk.asm.bytes(&short.to_le_bytes()),
+        _ => chunk.asm.bytes(&displacement.to_le_bytes()),
+    }
 }
 
 /// Notes what is in a register.

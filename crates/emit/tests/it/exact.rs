@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
-use emit::{Cell, CellKind, Counting, Events, ModuleCopy, Options, Probe};
+use emit::{Cache, Cell, CellKind, Counting, Events, Metric, ModuleCopy, Options, Probe};
 use flow::paths::{EdgeOrder, PathId, PathPlan, PlanOptions, Truncation, max_paths_with_restarts};
 use flow::{ModuleFlow, Sequential};
 use image::{Image, Svma};
@@ -199,6 +199,11 @@ fn blocks_of_paths(
     blocks
 }
 
+/// Paths with misses of a cache.
+fn misses() -> Counting {
+    Counting::PathMetric(Metric::Misses(Cache::new(1 << 10, 2, 32).expect("a cache")))
+}
+
 #[test]
 fn paths_are_counted_exactly() {
     let ways = [
@@ -207,6 +212,7 @@ fn paths_are_counted_exactly() {
         ("-O2", Counting::Paths, By::Guide),
         ("-O2", Counting::HeaderPaths, By::Estimate),
         ("-O2", Counting::PATH_CYCLES, By::Estimate),
+        ("-O2", misses(), By::Estimate),
     ];
     for (optimization, counting, by) in ways {
         let (file, copy, result) = counted_by(optimization, counting, by, 0);
@@ -225,9 +231,11 @@ fn paths_are_counted_exactly() {
 
 #[test]
 fn recovery_from_every_step() {
-    for counting in [Counting::Blocks, Counting::Paths, Counting::PATH_CYCLES] {
-        let (_, _, result) = counted("-O2", counting, 250);
+    let ways = [(Counting::Blocks, 250), (Counting::Paths, 250), (Counting::PATH_CYCLES, 250), (misses(), 60)];
+    for (counting, n_steps) in ways {
+        let (_, _, result) = counted("-O2", counting, n_steps);
         assert_eq!(result.printed.matches("same after any of").count(), 13, "{}", result.printed);
-        assert!(result.printed.matches("same after any of 250 steps").count() >= 3, "{}", result.printed);
+        let all_steps = format!("same after any of {n_steps} steps");
+        assert!(result.printed.matches(&all_steps).count() >= 3, "{}", result.printed);
     }
 }

@@ -18,32 +18,32 @@ const COPY: u64 = 0x1000_0000;
 
 #[test]
 fn traced() {
-    check("traced.txt", Probe::Trace);
+    check("traced.txt", SHAPES, Probe::Trace);
 }
 
 #[test]
 fn bare() {
-    check("bare.txt", Probe::None);
+    check("bare.txt", SHAPES, Probe::None);
 }
 
 #[test]
 fn counting_blocks() {
-    check("blocks.txt", Probe::Exact(Counting::Blocks));
+    check("blocks.txt", SHAPES, Probe::Exact(Counting::Blocks));
 }
 
 #[test]
 fn counting_paths() {
-    check("paths.txt", Probe::Exact(Counting::Paths));
+    check("paths.txt", SHAPES, Probe::Exact(Counting::Paths));
 }
 
 #[test]
 fn keeping_contexts() {
-    check("contexts.txt", Probe::Exact(Counting::CONTEXTS));
+    check("contexts.txt", SHAPES, Probe::Exact(Counting::CONTEXTS));
 }
 
 #[track_caller]
-fn check(golden: &str, probe: Probe) {
-    let file = assemble(SHAPES);
+pub fn check(golden: &str, source: &str, probe: Probe) {
+    let file = assemble(source);
     let image = parse(&file);
     let (_, copy) = translate(&image, probe);
     let symbol = |at: u32| {
@@ -125,7 +125,7 @@ fn describe(run: &Run) -> String {
     if n_saves == 0 { rule } else { format!("{rule}, saves {saves:#x} at {:?}", &save_end[..n_saves]) }
 }
 
-const FIELDS: [(u32, &str); 25] = [
+const FIELDS: [(u32, &str); 30] = [
     (offset::SAVED_RAX, "saved_rax"),
     (offset::SAVED_RCX, "saved_rcx"),
     (offset::SAVED_RDX, "saved_rdx"),
@@ -151,6 +151,11 @@ const FIELDS: [(u32, &str); 25] = [
     (offset::GATE, "gate"),
     (offset::N_PATH_ENTRIES, "n_path_entries"),
     (offset::LOST_PATHS, "lost_paths"),
+    (offset::CHARGED, "charged"),
+    (offset::MISSES, "misses"),
+    (offset::LINE, "line"),
+    (offset::LAST_LINE, "last_line"),
+    (offset::HAS_MISSED, "has_missed"),
 ];
 
 fn instruction(insn: &Instruction) -> String {

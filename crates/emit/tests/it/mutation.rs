@@ -39,8 +39,8 @@ struct Layout {
 }
 
 const NO_EVENTS: Events = Events::NONE;
-const HEADER_WORDS: usize = 17;
-const COUNTERS: usize = 11 + EndReason::ALL.len();
+const HEADER_WORDS: usize = 18;
+const COUNTERS: usize = 13 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
 const STRETCH_BYTES: usize = 16;
 const SKIPPED_BYTES: usize = 16;
@@ -90,10 +90,24 @@ impl<'data> Subject<'data> {
         self.changed(change).is_none_or(|copy| emit::verify(&self.image, &self.flow, &copy).is_err())
     }
 
-    /// Where to start, in bytes of code. What all functions share has nothing to do with events, and need not be in use.
+    /// Where to start, in bytes of code. What all functions share has nothing to do with events, and need not be in use; but the last of it is what
+    /// asks a data cache.
     fn first_byte(&self, events: Events) -> usize {
-        let first = self.copy().entries().map(|entry| entry.copy as usize).min().filter(|_| !events.is_empty());
-        first.unwrap_or(0)
+        let copy = self.copy();
+        let first = copy.entries().map(|entry| entry.copy).min().unwrap_or(0);
+        let shared = copy.runs().iter().filter(|run| run.copy < first && run.kind == kind::FORWARD);
+        let asks_cache = !copy.accesses().is_empty();
+        let start =
+            if asks_cache { shared.map(|run| run.copy).max() } else { Some(first).filter(|_| !events.is_empty()) };
+        start.unwrap_or(0) as usize
+    }
+
+    /// Whether a byte of code fills up what is before the functions.
+    fn is_early_padding(&self, at: usize) -> bool {
+        let copy = self.copy();
+        let first = copy.entries().map(|entry| entry.copy).min().unwrap_or(0);
+        let run = copy.runs().iter().rfind(|run| run.copy as usize <= at);
+        at < first as usize && run.is_some_and(|run| run.kind == kind::NEVER)
     }
 
     fn copy(&self) -> ModuleCopy {
@@ -106,12 +120,14 @@ pub fn every_bit_of_code_matters(source: &str, probe: Probe, events: Events) {
     let file = assemble(source);
     let subject = Subject::new(&file, probe, events);
     let good = disassembly(&subject.copy());
+    let asks_cache = !subject.copy().accesses().is_empty();
     for at in subject.layout.code + subject.first_byte(events)..subject.layout.addresses {
         let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << (at * 5 % 8);
         let is_same = || subject.changed(flip).is_some_and(|copy| disassembly(&copy) == good);
         let is_filler = at + 8 >= subject.layout.addresses && subject.layout.literals < at;
+        let is_padding = || subject.is_early_padding(at - subject.layout.code);
         assert!(
-            subject.is_noticed(flip) || is_same() && !is_filler,
+            subject.is_noticed(flip) || is_same() && !is_filler || asks_cache && is_padding(),
             "byte {:#x} of the code",
             at - subject.layout.code
         );
