@@ -138,6 +138,7 @@ pub fn profile_of(program: &Path, n_calls: u64) -> Profile {
         n_branches: 0,
         count,
         self_ns: Estimate::exact(1_000_000 * n_calls),
+        misses: 0,
     };
     let build_id = image.build_id().map(ToString::to_string).expect("a build-id");
     Profile {

@@ -173,7 +173,7 @@ fn edge(from: BlockId, to: BlockId, kind: EdgeKind, is_back: bool, count: u64) -
 
 fn path(blocks: &[BlockId], back_to: Option<BlockId>, count: u64, milliseconds: u64) -> ProfilePath {
     let (count, self_ns) = (about(count), about_ms(milliseconds));
-    ProfilePath { function: WORK, blocks: blocks.to_vec(), back_to, n_branches: 2, count, self_ns }
+    ProfilePath { function: WORK, blocks: blocks.to_vec(), back_to, n_branches: 2, count, self_ns, misses: 0 }
 }
 
 fn context(parent: Option<u32>, function: FunctionId, entries: u64, user_ms: u64, kernel_ms: u64) -> Context {

@@ -168,6 +168,7 @@ impl Program {
             n_branches: 1,
             count: Estimate::exact(count),
             self_ns: Estimate::default(),
+            misses: 0,
         };
         let call = |site, callee, count| Call {
             site,
