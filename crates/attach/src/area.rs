@@ -220,6 +220,11 @@ impl<'a> Area<'a> {
         field64!(self, misses).load(Ordering::Relaxed)
     }
 
+    /// Ticks that wanted samples of paths.
+    pub(crate) fn n_sampling_ticks(&self) -> u64 {
+        field64!(self, sampling_tick).load(Ordering::Relaxed) >> 32
+    }
+
     /// Ticks, ticks in bursts, lost ticks and cycles in handlers.
     pub(crate) fn counts(&self) -> [u64; 4] {
         let words = [

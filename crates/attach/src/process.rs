@@ -38,8 +38,8 @@ pub struct PathCount {
     pub key: u64,
     /// How often.
     pub count: u64,
-    /// What the metric's counter has gone up by on it, if there is one.
-    pub metric: u64,
+    /// What the metric's counter has gone up by on it, if there is one; the sum of squares ([`wire::exact::Squares`]), if paths are sampled.
+    pub beside: u64,
 }
 
 /// A process that has joined, with the memory shared with it.
@@ -258,17 +258,17 @@ impl Process {
     pub fn for_each_path(&self, area: u32, sink: &mut dyn FnMut(PathCount)) -> Result<()> {
         let bytes = u64::from(N_PATH_ENTRIES) * size_of::<PathEntry>() as u64;
         let range = |start: u32| u64::from(start)..u64::from(start) + bytes;
-        let mut metric: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut beside: BTreeMap<u64, u64> = BTreeMap::new();
         self.arena.for_each_word_of(area, range(PATH_METRIC), &mut |at, value| {
             // A signal between reading the counter and noting it charges the handler to the wrong side: not below nothing.
-            metric.insert(at, u64::try_from(value.cast_signed()).unwrap_or(0));
+            beside.insert(at, u64::try_from(value.cast_signed()).unwrap_or(0));
         })?;
         let mut key = (u64::MAX, 0);
         self.arena.for_each_word_of(area, range(PATHS), &mut |at, value| {
             if at % 16 == 0 {
                 key = (at, value);
             } else if key.0 == at - 8 {
-                sink(PathCount { key: key.1, count: value, metric: metric.get(&key.0).copied().unwrap_or(0) });
+                sink(PathCount { key: key.1, count: value, beside: beside.get(&key.0).copied().unwrap_or(0) });
             }
         })
     }
@@ -288,6 +288,12 @@ impl Process {
     #[must_use]
     pub fn n_cache_misses(&self) -> u64 {
         self.arena.areas(self.control.n_areas()).map(|area| area.n_cache_misses()).sum()
+    }
+
+    /// If paths are sampled: ticks that wanted samples.
+    #[must_use]
+    pub fn n_sampling_ticks(&self) -> u64 {
+        self.arena.areas(self.control.n_areas()).map(|area| area.n_sampling_ticks()).sum()
     }
 
     /// The areas of all threads so far.

@@ -19,7 +19,8 @@ use crate::props::{CtlAction, CtlProps, Exact, ExactProps, Probe, RecordProps, T
 /// program prints there is held back until then, it reads nothing from there, and Ctrl-C still interrupts it. Redirected
 /// input and output are the program's own.
 #[derive(Debug, ClapArgs)]
-#[command(before_help = EXAMPLES, max_term_width = 100, group = ArgGroup::new("noting").multiple(true))]
+#[command(before_help = EXAMPLES, max_term_width = 100, group = ArgGroup::new("noting").multiple(true),
+          group = ArgGroup::new("staying"))]
 pub struct RecordArgs {
     /// The program and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -51,12 +52,12 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", requires = "stride", conflicts_with = "burst", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: Option<u32>,
 
-    /// Arnold-Grove: skip 0 to N-1 before the first sample, in rotation
+    /// Arnold-Grove: skip 0 to N-1 before the first; --full-stride: each
     #[arg(long, value_name = "N", requires = "samples", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     stride: Option<u32>,
 
     /// Arnold-Grove: one in STRIDE between samples, too (PEP: all)
-    #[arg(long, requires = "stride")]
+    #[arg(long, requires = "stride", hide = true)]
     full_stride: bool,
 
     /// Start recording after this much time
@@ -97,8 +98,13 @@ pub struct RecordArgs {
 
     /// Count all: paths, =header-paths, =blocks, =contexts, =context-paths
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "paths",
-          hide_possible_values = true, conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
+          hide_possible_values = true, group = "staying", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
+
+    /// PEP: never leave copies, sample N paths per tick, 1 in M; [,simplified]
+    #[arg(long, value_name = "N,M", value_parser = parse_pep, group = "staying",
+          conflicts_with_all = ["exact", "metric", "overhead", "burst", "samples", "keep_trace", "verify", "probe", "perturbation", "per_call_site"])]
+    pep: Option<Pep>,
 
     /// Add up by context, or with --exact by path: cycles; l1d:SIZE:WAYS:LINE
     #[arg(long, value_name = "NAME", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"], value_parser = metric::parse)]
@@ -141,8 +147,12 @@ pub struct RecordArgs {
     per_call_site: bool,
 
     /// Number paths by what an earlier profile found hot: less to do on the way
-    #[arg(long, value_name = "FILE", requires = "exact", hide_short_help = true, hide_long_help = true)]
+    #[arg(long, value_name = "FILE", requires = "staying", hide_short_help = true, hide_long_help = true)]
     guide: Option<PathBuf>,
+
+    /// Number them by the contrary, to see what that costs
+    #[arg(long, requires = "guide", hide = true)]
+    flip_guide: bool,
 
     /// Bytes of stack to keep with each tick
     #[arg(long, value_name = "BYTES", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(0..=131_072))]
@@ -190,18 +200,31 @@ Examples:
 /// Two thousand strata, in each of which every 256th load is sent.
 const DEFAULT_COMPRESSOR: &str = "H[P256]2048";
 
+/// Ticks per second of CPU time with --pep.
+const PEP_RATE_HZ: f64 = 100.0;
+
+/// Which paths are sampled at a tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pep {
+    samples: u32,
+    stride: u32,
+    policy: Policy,
+}
+
 /// Default share of CPU time that recording may cost.
 const DEFAULT_BUDGET: f64 = 0.01;
 
 impl RecordArgs {
     pub fn into_props(self) -> RecordProps {
         let is_length_given = self.burst.is_some() || self.samples.is_some();
-        let is_fixed = self.rate.is_some() && is_length_given;
-        let policy = match (self.samples, self.full_stride) {
-            (None, _) => Policy::Plain,
-            (Some(_), false) => Policy::Simplified,
-            (Some(_), true) => Policy::Full,
-        };
+        let is_fixed = self.rate.is_some() && is_length_given || self.pep.is_some();
+        let bursts = self.samples.map(|samples| Pep {
+            samples,
+            stride: self.stride.unwrap_or(1),
+            policy: if self.full_stride { Policy::Full } else { Policy::Simplified },
+        });
+        let Pep { samples, stride, policy } =
+            self.pep.or(bursts).unwrap_or(Pep { samples: 0, stride: 1, policy: Policy::Plain });
         let noted = [
             (self.values, Events::LOADS | Events::ARGUMENTS),
             (self.call_targets, Events::CALL_TARGETS),
@@ -212,13 +235,13 @@ impl RecordArgs {
         RecordProps {
             command: self.command,
             output: self.output,
-            rate_hz: self.rate,
+            rate_hz: self.rate.or(self.pep.map(|_| PEP_RATE_HZ)),
             burst_checks: self.burst,
             budget: self.overhead.or((!is_fixed).then_some(DEFAULT_BUDGET)),
             tick_source: self.tick_source,
             policy,
-            samples: self.samples.unwrap_or(0),
-            stride: self.stride.unwrap_or(1),
+            samples,
+            stride,
             seed: self.seed.unwrap_or_else(time_seed),
             stack_bytes: self.stack & !7,
             window: TimeWindow { delay: self.delay, duration: self.duration, starts_paused: self.paused },
@@ -228,7 +251,11 @@ impl RecordArgs {
             keep_trace: self.keep_trace,
             verify: self.verify,
             probe: self.probe,
-            exact: checked(self.exact, self.metric.as_ref(), self.per_call_site),
+            exact: checked(
+                self.pep.map_or(self.exact, |_| Some(Exact::SampledPaths)),
+                self.metric.as_ref(),
+                self.per_call_site,
+            ),
             hardware: self.metric.map(Wanted::hardware).unwrap_or_default(),
             noted: noted.into_iter().filter(|&(is_on, _)| is_on).fold(Events::NONE, |all, (_, events)| all | events),
             compressor: if self.value_stream.is_some() { String::new() } else { self.compress },
@@ -236,6 +263,7 @@ impl RecordArgs {
             perturbation: self.perturbation,
             per_call_site: self.per_call_site,
             guide: self.guide,
+            flip_guide: self.flip_guide,
             use_cache: !self.no_cache,
             quiet: self.quiet,
             live: self.live,
@@ -266,6 +294,20 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(hz) if (0.1..=10_000.0).contains(&hz) => Ok(hz),
         _ => Err("give ticks per second of CPU time, from 0.1 to 10000".to_owned()),
+    }
+}
+
+fn parse_pep(text: &str) -> Result<Pep, String> {
+    const HELP: &str = "give samples per tick and stride, as in 64,17 or 64,17,simplified; 0,1 samples nothing";
+    let parts: Vec<&str> = text.split(',').collect();
+    let (numbers, policy) = match parts[..] {
+        [samples, stride] | [samples, stride, "full"] => ([samples, stride], Policy::Full),
+        [samples, stride, "simplified"] => ([samples, stride], Policy::Simplified),
+        _ => return Err(HELP.to_owned()),
+    };
+    match numbers.map(|number| number.trim().parse::<u32>()) {
+        [Ok(samples @ 0..=1_000_000), Ok(stride @ 1..=10_000)] => Ok(Pep { samples, stride, policy }),
+        _ => Err(HELP.to_owned()),
     }
 }
 
@@ -343,6 +385,17 @@ mod tests {
         assert_eq!(parse_compressor("H[P256]2048"), Ok("H[P256]2048".to_owned()));
         for bad in ["", "H[P0]2", "H[P256", "A1000000", "H[A1000]1000"] {
             assert!(parse_compressor(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn samples_and_strides() {
+        let pep = |samples, stride, policy| Ok(Pep { samples, stride, policy });
+        assert_eq!(parse_pep("64,17"), pep(64, 17, Policy::Full));
+        assert_eq!(parse_pep("64,17,simplified"), pep(64, 17, Policy::Simplified));
+        assert_eq!(parse_pep("0,1"), pep(0, 1, Policy::Full));
+        for bad in ["", "64", "64,0", "64,17,both", "-1,1", "64,17,"] {
+            assert!(parse_pep(bad).is_err(), "{bad}");
         }
     }
 

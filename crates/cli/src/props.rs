@@ -66,6 +66,8 @@ pub struct RecordProps {
     pub per_call_site: bool,
     /// An earlier profile, to number paths by.
     pub guide: Option<PathBuf>,
+    /// Whether what was hot in it is to be taken for cold.
+    pub flip_guide: bool,
     pub use_cache: bool,
     pub quiet: bool,
     /// Whether the profile is shown while it grows.
@@ -126,6 +128,9 @@ pub enum Exact {
     Blocks,
     /// Ball-Larus paths that end wherever control comes to a loop header
     HeaderPaths,
+    /// Ball-Larus paths that end when ticks want samples
+    #[value(skip)]
+    SampledPaths,
     /// Calls, by calling context
     Contexts,
     /// Ball-Larus paths, by calling context

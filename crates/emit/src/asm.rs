@@ -178,6 +178,18 @@ impl Asm {
         self.bytes(&value.to_le_bytes());
     }
 
+    /// `cmp dword gs:[offset], 0`
+    pub fn compare_with_zero(&mut self, offset: u32) {
+        self.gs(None, 0x83, 7, offset);
+        self.bytes(&[0]);
+    }
+
+    /// `sub dword gs:[offset], 1`
+    pub fn subtract_one(&mut self, offset: u32) {
+        self.gs(None, 0x83, 5, offset);
+        self.bytes(&[1]);
+    }
+
     /// `inc qword gs:[offset]`; returns where the offset is, which ends the instruction.
     pub fn increment(&mut self, offset: u32) -> u32 {
         self.gs(Some(REX_W), 0xff, 0, offset);

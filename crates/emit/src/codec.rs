@@ -32,7 +32,7 @@ const CELL_BYTES: usize = 12;
 const LANDING_BYTES: usize = 8;
 const ACCESSES_BYTES: usize = 12;
 /// Probes by their stored numbers; with another metric, that is told apart.
-const PROBES: [Probe; 15] = [
+const PROBES: [Probe; 16] = [
     Probe::None,
     Probe::Trace,
     Probe::Exact(Counting::Nothing),
@@ -48,6 +48,7 @@ const PROBES: [Probe; 15] = [
     Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()),
     Probe::Exact(Counting::CONTEXT_CYCLES.by_call_site()),
     Probe::Exact(Counting::CONTEXT_PATH_CYCLES.by_call_site()),
+    Probe::Exact(Counting::SampledPaths),
 ];
 /// Bits of the stored number of the probe that say what data cache is simulated.
 const CACHE_SHIFT: u32 = 8;

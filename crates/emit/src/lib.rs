@@ -129,6 +129,11 @@ impl Probe {
         matches!(self, Probe::Exact(counting) if counting.has_path_metric())
     }
 
+    /// Whether paths are counted only when samples are wanted.
+    pub(crate) fn samples_paths(self) -> bool {
+        self == Probe::Exact(Counting::SampledPaths)
+    }
+
     /// Whether paths are counted.
     pub(crate) fn has_paths(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_paths())

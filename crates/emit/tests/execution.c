@@ -335,8 +335,11 @@ HARNESS static int recover_after_any_step(long max_steps) {
 #ifdef AREA_AT
 // Every function once in the original, step by step, and once in the copy; then what both have counted.
 HARNESS int main(int n_arguments, char **arguments) {
-    if (n_arguments < 6) return 9;
+    if (n_arguments < 9) return 9;
     set_up(arguments);
+    FIELD(uint32_t, SAMPLES_WANTED) = strtoul(arguments[8], 0, 10);
+    FIELD(uint32_t, ENDS_BETWEEN) = FIELD(uint32_t, ENDS_TO_SKIP) = strtoul(arguments[9], 0, 10);
+    FIELD(uint64_t, SAMPLING_TICK) = 1ul << 32 | 1;
     struct sigaction action = {.sa_sigaction = on_native_step, .sa_flags = SA_SIGINFO};
     if (sigaction(SIGTRAP, &action, 0)) return 13;
     for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
@@ -360,12 +363,12 @@ HARNESS int main(int n_arguments, char **arguments) {
     fclose(file);
     file = fopen(arguments[5], "wb");
     if (!file || fwrite(header + CELLS, 8, N_CELLS, file) != N_CELLS || fclose(file)) return 17;
-    // Keys and counts of the path table.
+    // Keys and counts of the path table, and what is beside.
     file = fopen(arguments[6], "wb");
     for (uint64_t *entry = (uint64_t *)(header + PATHS), *end = entry + 2 * N_PATH_ENTRIES; entry < end; entry += 2)
-        if (entry[0] && fwrite(entry, 8, 2, file) != 2) return 18;
+        if (entry[0] && (fwrite(entry, 8, 2, file) != 2 || fwrite(entry + (PATH_METRIC - PATHS) / 8, 8, 1, file) != 1)) return 18;
     if (fclose(file)) return 19;
-    return recover_after_any_step(n_arguments > 7 ? atol(arguments[7]) : 0);
+    return recover_after_any_step(atol(arguments[7]));
 }
 #else
 HARNESS int main(int n_arguments, char **arguments) {

@@ -179,5 +179,6 @@ pub fn initialize(area: &Area) {
     }
     events::initialize(area);
     area.header().frame.store(0, Relaxed);
+    area.header().samples_wanted.store(0, Relaxed);
     area.header().end_reason.store(EndReason::None as u32, Relaxed);
 }

@@ -91,10 +91,12 @@ fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {
     header.handler_cycles.fetch_add(syscall::rdtsc().wrapping_sub(tick_tsc), Relaxed);
 }
 
-/// In exact mode a tick brings a thread back into copies that left them because there were none, if it finds it at the start of a block.
+/// In exact mode a tick brings a thread back into copies that left them because there were none, if it finds it at the start of a block. If paths are sampled,
+/// it makes samples wanted, wherever it finds the thread.
 fn exact_tick(session: Session, context: &mut UContext) {
     let pc = context.registers[register::RIP];
-    if session::is_in_copy(pc) {
+    let is_sampling = session.control.policy.load(Relaxed) != Policy::Plain as u32;
+    if session::is_in_copy(pc) && !is_sampling {
         return;
     }
     let Some(area) = Area::own(session) else {
@@ -102,12 +104,36 @@ fn exact_tick(session: Session, context: &mut UContext) {
         return;
     };
     area.header().ticks.fetch_add(1, Relaxed);
+    if is_sampling {
+        want_samples(&area);
+    }
+    if session::is_in_copy(pc) {
+        adjust_timer(&area);
+        return;
+    }
     let may_enter = exact::may_enter(session.control) && exact::is_native(&area) && !places::is_runtime(pc);
     if may_enter && let Some(twin) = twins::of_leader(pc) {
         exact::note_entry(&area);
         context.registers[register::RIP] = twin;
     }
     adjust_timer(&area);
+}
+
+/// Has the copies sample paths, unless they still do.
+fn want_samples(area: &Area) {
+    let (control, header) = (area.session.control, area.header());
+    let samples = control.samples.load(Relaxed);
+    let is_idle = header.samples_wanted.load(Relaxed) == 0;
+    if samples == 0 || !is_idle || control.enabled.load(Relaxed) == 0 {
+        return;
+    }
+    let stride = control.stride.load(Relaxed).max(1);
+    let is_full = control.policy.load(Relaxed) == Policy::Full as u32;
+    header.ends_to_skip.store(area.private().rotation.fetch_add(1, Relaxed) % stride, Relaxed);
+    header.ends_between.store(if is_full { stride - 1 } else { 0 }, Relaxed);
+    let tick = (header.sampling_tick.load(Relaxed) >> 32) + 1;
+    header.sampling_tick.store(tick << 32 | 1, Relaxed);
+    header.samples_wanted.store(samples, Relaxed);
 }
 
 /// What was copied of a stack.

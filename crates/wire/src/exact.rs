@@ -17,7 +17,7 @@
 //!   64 MiB     path table: counts of paths by key, open addressing
 //!   128 MiB    calling contexts
 //!   256 MiB    the metric of callers' paths, beside the frames
-//!   320 MiB    the metric of paths, beside the path table
+//!   320 MiB    the metric of paths, or sums of squares, beside the path table
 //!   512 MiB    cells: counters of 8 bytes, the agent gives each module a range
 //! ```
 //!
@@ -39,6 +39,9 @@
 //! **Metric.** What is added up on paths or in contexts is read from a counter that only goes up: that of the processor's time stamps, or
 //! [`crate::thread::ThreadHeader::misses`], which counts the misses of a simulated data cache. The cache is the thread's own. A set has the addresses of its
 //! lines in the order of their last use, in words; 0 is no line.
+//!
+//! **Sampled paths** (PEP). Copies keep the path register, but count a path only while `samples_wanted` is not zero. A tick sets it to the number of paths to
+//! sample, and copies count down; [`Squares`] has what it takes to say how far the counts may be off.
 //!
 //! **Farewells.** Functions that are still active when a thread ends are on paths that will never end. A thread that ends in order leaves, behind
 //! those of its predecessors, what it takes to find them: where it is, its stack, and the frames that the stack may hold ([`Farewell`]).
@@ -205,6 +208,18 @@ pub const CACHE: u32 = 7 << 20;
 /// Most bytes of it: a word for every line.
 pub const CACHE_BYTES: u32 = 1 << 20;
 
+/// What is there instead if paths are sampled. The samples of one tick depend on each other, those of different ticks hardly; so the variance of a count
+/// follows from the sum, over ticks, of the squares of the counts at each. It grows by `2 k + 1` with the sample that follows `k` others at its tick.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Squares {
+    /// That sum.
+    pub sum: u64,
+    /// The last tick that sampled the path in the upper half, as in [`crate::thread::ThreadHeader::sampling_tick`]; by how much the next sample at it would
+    /// make the sum grow in the lower one.
+    pub last: u64,
+}
+
 /// Offset of the cells in the thread area.
 pub const CELLS: u32 = 512 << 20;
 /// Bytes of the cells.
@@ -219,6 +234,7 @@ const _: () = assert!(PATHS + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= 
 const _: () = assert!(CONTEXT_BYTES == 32);
 const _: () = assert!(CONTEXTS + N_CONTEXT_ENTRIES * CONTEXT_BYTES <= FRAME_METRIC);
 const _: () = assert!(FRAME_METRIC + FRAME_MASK + 8 <= PATH_METRIC);
+const _: () = assert!(size_of::<Squares>() == size_of::<PathEntry>());
 const _: () = assert!(PATH_METRIC + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CELLS);
 const _: () = assert!(CACHE + CACHE_BYTES <= RETURNS);
 const _: () = assert!(CELLS as u64 + CELLS_BYTES as u64 == 1 << AREA_BITS);

@@ -183,6 +183,17 @@ pub struct ThreadHeader {
     /// 1 if the access has missed.
     pub has_missed: u64,
 
+    /// Paths to be sampled yet; 0 until the next tick. See [`crate::exact`].
+    pub samples_wanted: AtomicU32,
+    /// Path ends to pass over before the next of them.
+    pub ends_to_skip: AtomicU32,
+    /// Path ends to pass over between two of them.
+    pub ends_between: AtomicU32,
+    /// Zero.
+    pub reserved: u32,
+    /// The number of the last tick that wanted samples in the upper half, 1 in the lower one.
+    pub sampling_tick: AtomicU64,
+
     /// Where the next event goes, in words from the end of the buffer, so negative; see [`crate::events`].
     pub next_event: AtomicU64,
     /// Events taken from the buffer so far.
@@ -266,6 +277,14 @@ pub mod offset {
     pub const LAST_LINE: u32 = offset_of!(ThreadHeader, last_line) as u32;
     /// Of `has_missed`.
     pub const HAS_MISSED: u32 = offset_of!(ThreadHeader, has_missed) as u32;
+    /// Of `samples_wanted`.
+    pub const SAMPLES_WANTED: u32 = offset_of!(ThreadHeader, samples_wanted) as u32;
+    /// Of `ends_to_skip`.
+    pub const ENDS_TO_SKIP: u32 = offset_of!(ThreadHeader, ends_to_skip) as u32;
+    /// Of `ends_between`.
+    pub const ENDS_BETWEEN: u32 = offset_of!(ThreadHeader, ends_between) as u32;
+    /// Of `sampling_tick`.
+    pub const SAMPLING_TICK: u32 = offset_of!(ThreadHeader, sampling_tick) as u32;
     /// Of `next_event`.
     pub const NEXT_EVENT: u32 = offset_of!(ThreadHeader, next_event) as u32;
     /// Of `gate`.

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_shell_is_converted_and_survives_storage() {
         let program = std::fs::read("/bin/sh").expect("every system has a shell");
-        let image = image::Image::parse(&program).expect("an ELF file");
+        let image = Image::parse(&program).expect("an ELF file");
         let flow = flow::analyze(&image, &flow::Sequential);
         let code = module_code(&image, &flow, &flow::Sequential);
         code.check().expect("a conversion keeps all promises");

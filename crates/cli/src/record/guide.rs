@@ -21,6 +21,8 @@ use rustc_hash::FxHashMap;
 pub struct Guide {
     /// By build-id, or by path.
     modules: HashMap<String, Observed>,
+    /// Whether what was hot is to be taken for cold: what numbering is worth shows in what the worst one costs.
+    is_flipped: bool,
 }
 
 /// How often blocks and edges of a module ran, by addresses in the file.
@@ -35,8 +37,8 @@ impl Guide {
     ///
     /// # Errors
     /// If it is not a profile, or has no counts of edges.
-    pub fn read(path: &Path) -> Result<Guide> {
-        let guide = Guide::of(&store::open(path)?);
+    pub fn read(path: &Path, is_flipped: bool) -> Result<Guide> {
+        let guide = Guide { is_flipped, ..Guide::of(&store::open(path)?) };
         ensure!(guide.modules.values().any(|module| !module.edges.is_empty()), "{}: no edges in it", path.display());
         Ok(guide)
     }
@@ -56,7 +58,7 @@ impl Guide {
         let key = |module: &profile::model::Module| {
             if module.build_id.is_empty() { module.path.clone() } else { module.build_id.clone() }
         };
-        Guide { modules: named.map(|(module, observed)| (key(module), observed)).collect() }
+        Guide { modules: named.map(|(module, observed)| (key(module), observed)).collect(), is_flipped: false }
     }
 
     /// Tells one guide from another, for a module.
@@ -67,7 +69,7 @@ impl Guide {
         edges.sort_unstable();
         blocks.sort_unstable();
         let mut hasher = std::hash::DefaultHasher::new();
-        (edges, blocks).hash(&mut hasher);
+        (edges, blocks, self.is_flipped).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -76,6 +78,9 @@ impl Guide {
         if let Some(observed) = self.of_module(path, build_id) {
             for function in &mut flow.functions {
                 function.observed = observed.weights(function);
+                if let Some(weights) = function.observed.as_mut().filter(|_| self.is_flipped) {
+                    flip(weights);
+                }
             }
         }
     }
@@ -83,6 +88,12 @@ impl Guide {
     fn of_module(&self, path: &Path, build_id: Option<&str>) -> Option<&Observed> {
         self.modules.get(build_id.unwrap_or(path.to_str()?))
     }
+}
+
+/// The hottest edge becomes the coldest.
+fn flip(weights: &mut [u64]) {
+    let most = weights.iter().copied().max().unwrap_or(0);
+    weights.iter_mut().for_each(|weight| *weight = most - *weight);
 }
 
 impl Observed {

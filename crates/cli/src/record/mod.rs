@@ -71,7 +71,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     let ignored_signals = attach::ignored_signals();
     let program = find(&props.command[0])?;
     let mut live = props.live.then(Live::prepare).transpose()?;
-    let guide = props.guide.as_deref().map(Guide::read).transpose()?.unwrap_or_default();
+    let guide = props.guide.as_deref().map(|path| Guide::read(path, props.flip_guide)).transpose()?.unwrap_or_default();
     let recording = Recording::create(&props.output)?;
     let launchability = attach::probe_binary(&program);
     if !launchability.is_profilable() && !can_start(&launchability) {

@@ -40,7 +40,7 @@ const N_ACCEPTORS: usize = 2;
 
 /// A recording in progress.
 pub struct Session<'a> {
-    props: &'a RecordProps,
+    pub props: &'a RecordProps,
     pub recording: Recording,
     pub builder: Builder,
     /// Build-ids are read once per file.

@@ -17,6 +17,9 @@ pub struct Overview {
     pub command: Option<String>,
     /// Whether nothing is known of times, as in exact recordings: then functions are ranked by instructions, paths by flow, contexts by entries.
     pub is_timeless: bool,
+    /// Ticks that samples of paths were taken at, if that is what counts are.
+    #[serde(skip)]
+    pub n_sampling_ticks: Option<u64>,
     pub time: Time,
     pub cost: Cost,
     pub coverage: Coverage,
@@ -144,6 +147,7 @@ pub fn view(subject: &mut Subject, n: usize) -> Overview {
     Overview {
         command: profile.facts.get("command").cloned(),
         is_timeless,
+        n_sampling_ticks: profile.facts.get("sampling_ticks").and_then(|number| number.parse().ok()),
         time: time(profile),
         cost: cost(profile),
         coverage: coverage(profile),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::numbers::thousands;
 use crate::view::overview::{ContextLine, Overview, PathSummary};
 use crate::view::subject::{Spot, file_name};
 use crate::view::table::{TITLE, Table, heat};
@@ -58,6 +59,9 @@ impl Overview {
 
     fn time(&self) -> String {
         let time = &self.time;
+        if let Some(n_ticks) = self.n_sampling_ticks {
+            return format!("not measured: counts are samples of paths, at {} ticks", thousands(n_ticks));
+        }
         if self.is_timeless {
             return "not measured: this recording counts what ran".to_owned();
         }

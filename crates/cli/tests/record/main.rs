@@ -15,6 +15,7 @@ mod contexts;
 mod exact;
 mod gdb;
 mod mishaps;
+mod pep;
 mod process;
 mod programs;
 mod recorder;

@@ -9,8 +9,9 @@ use wire::exact::{CELLS, PATH_METRIC, PATHS};
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::Metric;
 use super::path_metric::{write_counter, write_end_with_misses};
+use super::samples;
+use crate::Probe;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
 use crate::probe::{self, FLAGS_SAVE_END};
@@ -71,6 +72,8 @@ pub(crate) enum Paths {
     Table(u32),
     /// In the path table, by the calling context.
     Context,
+    /// In the path table, by this key, if a sample is wanted.
+    Samples(u32),
 }
 
 /// Ends of the saves of `rax`, `rcx`, `rdx` and flags.
@@ -121,6 +124,10 @@ impl Code {
             }
             Code::End { paths: Paths::Context, id_offset, restart } => {
                 write_hashed_end(chunk, original, None, id_offset);
+                write_restart(chunk, original, restart);
+            }
+            Code::End { paths: Paths::Samples(key), id_offset, restart } => {
+                samples::write_end(chunk, original, keeps_flags, key, id_offset);
                 write_restart(chunk, original, restart);
             }
             Code::Row { index, paths, restart } => {
@@ -208,7 +215,7 @@ fn write_restore(chunk: &mut Chunk, original: Original, keeps_flags: bool) {
 }
 
 /// Has the module's stub count the path in the path table: `ecx` is the path, `eax` the key or else the context, and `twin` where to go on.
-fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_offset: i32) {
+pub(super) fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_offset: i32) {
     let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
     chunk.begin_run(kind::PROBE, original, all, FOUR_SAVES_END);
     chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
@@ -237,7 +244,7 @@ fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_
 }
 
 /// The stub that counts a path in the path table; see [`write_hashed_end`]. An entry is taken by `cmpxchg`, so that a signal handler that counts
-/// meanwhile cannot take the same one. What is in brackets is there if paths have a metric.
+/// meanwhile cannot take the same one. What is in brackets is there if paths have a metric; for what is there if they are sampled, see [`samples`].
 ///
 /// ```text
 ///     mov gs:[twin], rdx
@@ -266,7 +273,8 @@ fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_
 ///     inc qword gs:[lost_paths]
 ///     jmp gs:[twin]
 /// ```
-pub(crate) fn write_count_stub(chunk: &mut Chunk, metric: Option<Metric>) {
+pub(crate) fn write_count_stub(chunk: &mut Chunk, probe: Probe) {
+    let (metric, is_sampled) = (probe.metric().filter(|_| probe.has_path_metric()), probe.samples_paths());
     let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
     chunk.begin_run(kind::FORWARD, Original(0), all, [0; 4]);
     let [look, free, count, lost] = [(); 4].map(|()| chunk.asm.new_label());
@@ -279,6 +287,9 @@ pub(crate) fn write_count_stub(chunk: &mut Chunk, metric: Option<Metric>) {
         chunk.asm.store(offset::CHARGED, Gpr::RAX);
         chunk.asm.bytes(&[0x48, 0x29, 0xd0]); // sub rax, rdx
         chunk.asm.store(offset::ENDED_METRIC, Gpr::RAX);
+    }
+    if is_sampled {
+        samples::write_countdown(&mut chunk.asm);
     }
     let asm = &mut chunk.asm;
     asm.bytes(&[0x48, 0xba]); // mov rdx, HASH_FACTOR
@@ -309,6 +320,9 @@ pub(crate) fn write_count_stub(chunk: &mut Chunk, metric: Option<Metric>) {
         asm.load(Gpr::RAX, offset::ENDED_METRIC);
         asm.bytes(&[0x65, 0x48, 0x01, 0x82]); // add gs:[rdx + PATH_METRIC], rax
         asm.bytes(&PATH_METRIC.to_le_bytes());
+    }
+    if is_sampled {
+        samples::write_squares(asm);
     }
     asm.bytes(&[0x65, 0x48, 0xff, 0x82]); // inc qword gs:[rdx + PATHS + 8]
     asm.bytes(&(PATHS + 8).to_le_bytes());

@@ -8,7 +8,7 @@
 //!
 //! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
 //!   taken has a cell of its own if its edge does not follow, also where it leaves the function.
-//! * **Paths.** See [`paths`], and [`path_metric`] for what is added up on each.
+//! * **Paths.** See [`paths`], [`path_metric`] for what is added up on each, and [`samples`] for samples of them.
 //! * **Contexts.** See [`contexts`].
 
 pub(crate) mod code;
@@ -17,6 +17,7 @@ pub(crate) mod contexts;
 mod path_metric;
 mod paths;
 mod plan;
+pub(crate) mod samples;
 mod tables;
 pub(crate) mod transfers;
 
@@ -50,6 +51,8 @@ pub enum Counting {
     HeaderPaths,
     /// Ball-Larus paths, and a metric on each.
     PathMetric(Metric),
+    /// Ball-Larus paths, but only those that end when ticks want samples.
+    SampledPaths,
     /// Calls, by calling context.
     Contexts(Contexts),
 }
@@ -98,7 +101,9 @@ impl Counting {
         match self {
             Counting::PathMetric(metric) => Some(metric),
             Counting::Contexts(contexts) => contexts.metric,
-            Counting::Nothing | Counting::Blocks | Counting::Paths | Counting::HeaderPaths => None,
+            Counting::Nothing | Counting::Blocks | Counting::Paths | Counting::HeaderPaths | Counting::SampledPaths => {
+                None
+            }
         }
     }
 
@@ -119,7 +124,7 @@ impl Counting {
     pub fn has_paths(self) -> bool {
         match self {
             Counting::Nothing | Counting::Blocks => false,
-            Counting::Paths | Counting::HeaderPaths | Counting::PathMetric(_) => true,
+            Counting::Paths | Counting::HeaderPaths | Counting::PathMetric(_) | Counting::SampledPaths => true,
             Counting::Contexts(contexts) => contexts.paths,
         }
     }

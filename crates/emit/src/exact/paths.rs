@@ -13,7 +13,7 @@
 //!   of numbers, one for every target, and leaves its address.
 //!
 //! Paths are counted in cells if there are at most [`MAX_CELLS`] of them and cycles are not added up, else in the path table, which has 32 bits for a number. So there are fewer paths
-//! the more return sites there are. A function that has too many all the same, or too many rows, is counted by blocks.
+//! the more return sites there are. A function that has too many all the same, or too many rows, is counted by blocks; not at all if paths are sampled.
 
 use flow::callgraph::FunctionId;
 use flow::cfg::{Cfg, EdgeKind};
@@ -78,12 +78,13 @@ pub(super) fn plan(
     if n_ids > DEFAULT_MAX_PATHS || !agree && table_targets.len() * table_sources.len() > MAX_ROW_ENTRIES {
         return None;
     }
+    let probe = module.options.probe;
     let paths = if let Some(paths) = paths {
         paths
-    } else if is_small && module.options.probe.metric() != Some(Metric::Cycles) {
+    } else if is_small && probe.metric() != Some(Metric::Cycles) && !probe.samples_paths() {
         let to = n_ids as u32;
         let first = chunk.new_cells(Cell { kind: CellKind::Paths, at: entry, to });
-        match module.options.probe.cache() {
+        match probe.cache() {
             Some(_) => {
                 let misses = chunk.new_cells(Cell { kind: CellKind::PathMisses, at: entry, to });
                 Paths::CellsWithMisses { first, misses }
@@ -94,7 +95,7 @@ pub(super) fn plan(
         let key = chunk.n_keys;
         chunk.n_keys += 1;
         chunk.new_cells(Cell { kind: CellKind::HashedPaths, at: entry, to: key });
-        Paths::Table(key)
+        if probe.samples_paths() { Paths::Samples(key) } else { Paths::Table(key) }
     };
     let code = |action: EdgeAction| match action {
         EdgeAction::Pass => Code::Nothing,

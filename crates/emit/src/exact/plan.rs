@@ -41,6 +41,10 @@ impl Plan {
                 let plan = paths::plan(module, id, counting.truncation(), None, chunk);
                 plan.unwrap_or_else(|| Plan::blocks(module, id, chunk))
             }
+            Counting::SampledPaths => {
+                let plan = paths::plan(module, id, counting.truncation(), None, chunk);
+                plan.unwrap_or_else(|| Plan::nothing(module.function(id)))
+            }
             Counting::Contexts(contexts) if contexts.paths && has_context => {
                 let plan = paths::plan(module, id, counting.truncation(), Some(Paths::Context), chunk);
                 plan.unwrap_or_else(|| Plan::apart(module.function(id)))

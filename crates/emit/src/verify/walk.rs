@@ -271,7 +271,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         };
         let is_untouched = state.recorded.is_none() && state.written.is_none() && state.n_checks == 0;
         let is_before = goal != Goal::Body && leader.record == at && is_untouched;
-        if is_before && duty.before == Some(state.exact.done) {
+        if is_before && duty.before.is_some_and(|before| state.exact.done.fulfils(before)) {
             return Ok(Some(Landing { place: Place::Before, ..here }));
         }
         let is_behind = leader.body == at && state.recorded == record;

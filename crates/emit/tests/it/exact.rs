@@ -21,6 +21,8 @@ struct Counted {
     hits: HashMap<u64, u64>,
     cells: Vec<u64>,
     paths: HashMap<u64, u64>,
+    /// Sums of squares, if paths are sampled.
+    squares: HashMap<u64, u64>,
     printed: String,
 }
 
@@ -33,7 +35,12 @@ fn program(optimization: &str, n_cells: u32) -> Vec<u8> {
         ("N_CELLS", n_cells.into()),
         ("PATHS", exact::PATHS.into()),
         ("N_PATH_ENTRIES", exact::N_PATH_ENTRIES.into()),
+        ("PATH_METRIC", exact::PATH_METRIC.into()),
         ("GATE", offset::GATE.into()),
+        ("SAMPLES_WANTED", offset::SAMPLES_WANTED.into()),
+        ("ENDS_TO_SKIP", offset::ENDS_TO_SKIP.into()),
+        ("ENDS_BETWEEN", offset::ENDS_BETWEEN.into()),
+        ("SAMPLING_TICK", offset::SAMPLING_TICK.into()),
     ];
     defines.extend(values.iter().map(|(name, value)| format!("-D{name}={value:#x}ul")));
     defines.push(format!("-DTARGET_NUMBER={}", offset::TARGET));
@@ -42,7 +49,19 @@ fn program(optimization: &str, n_cells: u32) -> Vec<u8> {
     build("c", SOURCE, &flags)
 }
 
-fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> Counted {
+/// What a run is to do beside.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Steps in the copy after which it is left.
+    max_steps: u32,
+    /// Paths to sample, if they are sampled, and path ends before each.
+    samples: u32,
+    ends_between: u32,
+}
+
+const ALL_SAMPLES: Wanted = Wanted { max_steps: 0, samples: u32::MAX, ends_between: 0 };
+
+fn run(program: &[u8], copy: &ModuleCopy, wanted: Wanted) -> Counted {
     let Placed { code, entries, runs } = place(copy);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
@@ -51,8 +70,9 @@ fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> Counted {
     }
     make_executable(&path("program"));
     let arguments = ["copy", "entries", "runs", "hits", "cells", "paths"].map(path);
-    let output =
-        Command::new(path("program")).args(arguments).arg(max_steps.to_string()).output().expect("the program starts");
+    let Wanted { max_steps, samples, ends_between } = wanted;
+    let numbers = [max_steps, samples, ends_between].map(|number| number.to_string());
+    let output = Command::new(path("program")).args(arguments).args(numbers).output().expect("the program starts");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{:?} after {printed}", output.status);
     let read = |name: &str| std::fs::read(path(name)).expect("what the program wrote");
@@ -60,8 +80,10 @@ fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> Counted {
         read(name).as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
     };
     let hits = words("hits").into_iter().map(|pair| (LO + (pair & 0xffff_ffff), pair >> 32)).collect();
-    let paths = words("paths").as_chunks::<2>().0.iter().map(|&[key, count]| (key, count)).collect();
-    Counted { hits, cells: words("cells"), paths, printed }
+    let table = words("paths");
+    let paths = table.as_chunks::<3>().0.iter().map(|&[key, count, _]| (key, count)).collect();
+    let squares = table.as_chunks::<3>().0.iter().map(|&[key, _, squares]| (key, squares)).collect();
+    Counted { hits, cells: words("cells"), paths, squares, printed }
 }
 
 /// How paths are numbered.
@@ -103,17 +125,17 @@ fn numbered(copy: &ModuleCopy) -> impl Iterator<Item = (Cell, usize)> + '_ {
 }
 
 fn counted(optimization: &str, counting: Counting, max_steps: u32) -> (Vec<u8>, ModuleCopy, Counted) {
-    counted_by(optimization, counting, By::Estimate, max_steps)
+    counted_by(optimization, counting, By::Estimate, Wanted { max_steps, ..ALL_SAMPLES })
 }
 
-fn counted_by(optimization: &str, counting: Counting, by: By, max_steps: u32) -> (Vec<u8>, ModuleCopy, Counted) {
+fn counted_by(optimization: &str, counting: Counting, by: By, wanted: Wanted) -> (Vec<u8>, ModuleCopy, Counted) {
     // The number of cells is part of the program but changes nothing about it.
     let draft = program(optimization, 0x7fff_ffff);
     let n_cells = translate(&parse(&draft), counting, by).1.n_cells();
     let file = program(optimization, n_cells);
     let (_, copy) = translate(&parse(&file), counting, by);
     assert_eq!(copy.n_cells(), n_cells);
-    let result = run(&file, &copy, max_steps);
+    let result = run(&file, &copy, wanted);
     (file, copy, result)
 }
 
@@ -213,9 +235,10 @@ fn paths_are_counted_exactly() {
         ("-O2", Counting::HeaderPaths, By::Estimate),
         ("-O2", Counting::PATH_CYCLES, By::Estimate),
         ("-O2", misses(), By::Estimate),
+        ("-O2", Counting::SampledPaths, By::Estimate),
     ];
     for (optimization, counting, by) in ways {
-        let (file, copy, result) = counted_by(optimization, counting, by, 0);
+        let (file, copy, result) = counted_by(optimization, counting, by, ALL_SAMPLES);
         let image = parse(&file);
         let flow = analyze(&image, by);
         if by == By::Guide {
@@ -230,8 +253,34 @@ fn paths_are_counted_exactly() {
 }
 
 #[test]
+fn as_many_paths_are_sampled_as_wanted() {
+    let (file, copy, all) = counted("-O2", Counting::SampledPaths, 0);
+    let sampled = |samples, ends_between| run(&file, &copy, Wanted { max_steps: 0, samples, ends_between });
+    let n_of = |result: &Counted| result.paths.values().sum::<u64>();
+    let n_all = n_of(&all);
+    assert!(n_all > 200, "only {n_all} paths ended");
+    assert_eq!(n_of(&sampled(0, 0)), 0);
+    for (samples, ends_between) in [(100, 0), (30, 3), (u32::MAX, 16)] {
+        let result = sampled(samples, ends_between);
+        let n_possible = n_all / u64::from(ends_between + 1);
+        assert_eq!(n_of(&result), n_possible.min(samples.into()), "{samples},{ends_between}");
+        for (key, count) in &result.paths {
+            assert!(all.paths.get(key) >= Some(count), "{key:#x} was sampled {count} times");
+            // All at one tick.
+            assert_eq!(result.squares[key], count * count, "{key:#x}");
+        }
+    }
+}
+
+#[test]
 fn recovery_from_every_step() {
-    let ways = [(Counting::Blocks, 250), (Counting::Paths, 250), (Counting::PATH_CYCLES, 250), (misses(), 60)];
+    let ways = [
+        (Counting::Blocks, 250),
+        (Counting::Paths, 250),
+        (Counting::PATH_CYCLES, 250),
+        (misses(), 60),
+        (Counting::SampledPaths, 250),
+    ];
     for (counting, n_steps) in ways {
         let (_, _, result) = counted("-O2", counting, n_steps);
         assert_eq!(result.printed.matches("same after any of").count(), 13, "{}", result.printed);

@@ -37,6 +37,11 @@ fn counting_paths() {
 }
 
 #[test]
+fn sampling_paths() {
+    check("samples.txt", Probe::Exact(Counting::SampledPaths));
+}
+
+#[test]
 fn keeping_contexts() {
     check("contexts.txt", SHAPES, Probe::Exact(Counting::CONTEXTS));
 }
@@ -125,7 +130,11 @@ fn describe(run: &Run) -> String {
     if n_saves == 0 { rule } else { format!("{rule}, saves {saves:#x} at {:?}", &save_end[..n_saves]) }
 }
 
-const FIELDS: [(u32, &str); 30] = [
+const FIELDS: [(u32, &str); 34] = [
+    (offset::SAMPLES_WANTED, "samples_wanted"),
+    (offset::ENDS_TO_SKIP, "ends_to_skip"),
+    (offset::ENDS_BETWEEN, "ends_between"),
+    (offset::SAMPLING_TICK, "sampling_tick"),
     (offset::SAVED_RAX, "saved_rax"),
     (offset::SAVED_RCX, "saved_rcx"),
     (offset::SAVED_RDX, "saved_rdx"),

@@ -110,6 +110,32 @@ impl<'data> Subject<'data> {
         at < first as usize && run.is_some_and(|run| run.kind == kind::NEVER)
     }
 
+    /// Every run matters from this byte of the code on.
+    fn runs_matter_from(&self, first: usize) {
+        for (index, run) in self.copy().runs().iter().enumerate() {
+            let at = self.layout.runs + index * RUN_BYTES;
+            let Run { copy, original, kind, .. } = *run;
+            if kind == kind::NEVER || (copy as usize) < first {
+                continue;
+            }
+            assert!(self.is_noticed(|bytes| bytes[at + 8] = kind::NEVER), "kind of the run at {copy:#x}");
+            if !matches!(kind, kind::FORWARD | kind::EXIT) {
+                let change = |bytes: &mut [u8]| bytes[at + 4..at + 8].copy_from_slice(&(original ^ 1).to_le_bytes());
+                assert!(self.is_noticed(change), "original of the run at {copy:#x}");
+            }
+            if matches!(kind, kind::FORWARD | kind::EXIT | kind::AFTER_SYSTEM_CALL) && run.saves > saves::RAX {
+                assert!(self.is_noticed(|bytes| bytes[at + 9] = 1), "saves of the run at {copy:#x}");
+            }
+            if kind == kind::FORWARD && run.save_end[1] != 0 {
+                for save in 0..2 {
+                    // Late enough for both registers to have changed.
+                    let change = |bytes: &mut [u8]| bytes[at + 10 + save] += 60;
+                    assert!(self.is_noticed(change), "end of save {save} of the run at {copy:#x}");
+                }
+            }
+        }
+    }
+
     fn copy(&self) -> ModuleCopy {
         ModuleCopy::from_bytes(&self.bytes).expect("a good copy")
     }
@@ -172,6 +198,44 @@ fn every_bit_of_code_that_charges_cycles_matters() {
 #[test]
 fn every_bit_of_code_that_times_paths_matters() {
     every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::PATH_CYCLES), NO_EVENTS);
+}
+
+/// A loop that passes flags from one turn to the next, and a call: what path ends do, and the code that they share, is all that is looked at.
+#[test]
+fn every_bit_of_code_that_samples_paths_matters() {
+    let source = "
+        .globl _start
+        _start: clc
+        1:      adc (%rsi), %rax
+                lea 8(%rsi), %rsi
+                lea -1(%rcx), %rcx
+                jrcxz 2f
+                jmp 1b
+        2:      call 3f
+                ret
+        3:      cmp $1, %rax
+                je 4f
+                inc %rax
+        4:      ret
+    ";
+    let file = assemble(source);
+    let subject = Subject::new(&file, Probe::Exact(Counting::SampledPaths), NO_EVENTS);
+    let copy = subject.copy();
+    assert!(copy.statistics().probes_flags_saved > 0, "{:?}", copy.statistics());
+    let stub = copy.runs().iter().find(|run| run.kind == kind::FORWARD && run.saves & saves::RDX != 0).expect("a stub");
+    let good = disassembly(&copy);
+    for at in subject.layout.code + stub.copy as usize..subject.layout.literals {
+        for bit in 0..8 {
+            let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << bit;
+            let is_same = || subject.changed(flip).is_some_and(|copy| disassembly(&copy) == good);
+            assert!(
+                subject.is_noticed(flip) || is_same(),
+                "bit {bit} of byte {:#x} of the code",
+                at - subject.layout.code
+            );
+        }
+    }
+    subject.runs_matter_from(stub.copy as usize);
 }
 
 #[test]
@@ -248,29 +312,7 @@ fn every_run_matters() {
 
 pub fn every_run_of_a_copy_matters(file: &[u8], probe: Probe, events: Events) {
     let subject = Subject::new(file, probe, events);
-    let first = subject.first_byte(events);
-    for (index, run) in subject.copy().runs().iter().enumerate() {
-        let at = subject.layout.runs + index * RUN_BYTES;
-        let Run { copy, original, kind, .. } = *run;
-        if kind == kind::NEVER || (copy as usize) < first {
-            continue;
-        }
-        assert!(subject.is_noticed(|bytes| bytes[at + 8] = kind::NEVER), "kind of the run at {copy:#x}");
-        if !matches!(kind, kind::FORWARD | kind::EXIT) {
-            let change = |bytes: &mut [u8]| bytes[at + 4..at + 8].copy_from_slice(&(original ^ 1).to_le_bytes());
-            assert!(subject.is_noticed(change), "original of the run at {copy:#x}");
-        }
-        if matches!(kind, kind::FORWARD | kind::EXIT | kind::AFTER_SYSTEM_CALL) && run.saves > saves::RAX {
-            assert!(subject.is_noticed(|bytes| bytes[at + 9] = 1), "saves of the run at {copy:#x}");
-        }
-        if kind == kind::FORWARD && run.save_end[1] != 0 {
-            for save in 0..2 {
-                // Late enough for both registers to have changed.
-                let change = |bytes: &mut [u8]| bytes[at + 10 + save] += 60;
-                assert!(subject.is_noticed(change), "end of save {save} of the run at {copy:#x}");
-            }
-        }
-    }
+    subject.runs_matter_from(subject.first_byte(events));
 }
 
 #[test]

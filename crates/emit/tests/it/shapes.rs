@@ -34,6 +34,7 @@ fn all_shapes_verify_when_they_are_counted() {
         Counting::Paths,
         Counting::HeaderPaths,
         Counting::PATH_CYCLES,
+        Counting::SampledPaths,
         Counting::CONTEXTS,
         Counting::CONTEXT_PATHS,
         Counting::CONTEXT_PATH_CYCLES,
@@ -49,7 +50,9 @@ fn all_shapes_verify_when_they_are_counted() {
             Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
             Counting::Contexts(Contexts { paths: false, .. }) => vec![CellKind::Target, CellKind::Context],
             Counting::Contexts(_) => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
-            Counting::PathMetric(_) => vec![CellKind::Target, CellKind::HashedPaths, CellKind::LostPaths],
+            Counting::PathMetric(_) | Counting::SampledPaths => {
+                vec![CellKind::Target, CellKind::HashedPaths, CellKind::LostPaths]
+            }
             Counting::Paths | Counting::HeaderPaths => {
                 vec![CellKind::Target, CellKind::Paths, CellKind::HashedPaths, CellKind::LostPaths]
             }

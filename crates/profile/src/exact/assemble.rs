@@ -205,7 +205,8 @@ impl<'a> ModuleRows<'a> {
             let (function, n_branches) = (of_path().next()?.function, of_path().filter(is_branch).count() as u32);
             let back_to = back_to.and_then(|block| self.id(block));
             let ns = self.counted.path_ns.get(&number).copied().unwrap_or(0.0);
-            let (count, self_ns) = (Estimate::exact(n), Estimate::measured(ns));
+            let squares = self.counted.path_squares.get(&number).copied().unwrap_or(0.0);
+            let (count, self_ns) = (Estimate { variance: squares, ..Estimate::exact(n) }, Estimate::measured(ns));
             let misses = self.counted.path_misses.get(&number).copied().unwrap_or(0);
             name(number, PathId(next));
             next += 1;

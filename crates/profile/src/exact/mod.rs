@@ -5,12 +5,13 @@
 //! cannot disagree. Where they are not, the caller states blocks and edges one by one. Stretches of which only a part is a path
 //! ([`ExactBuilder::stretch`]) count in blocks and edges alone.
 //!
-//! All numbers are without error ([`Estimate::exact`]), and what was not seen did not happen. Tables that counters of control flow say
+//! Paths may also be samples ([`ExactBuilder::profile_of_samples`]). Otherwise all numbers are without error ([`Estimate::exact`]), and what was not seen did not happen. Tables that counters of control flow say
 //! nothing about (threads, system calls; times, unless contexts or paths have them) are empty; they and names are the caller's to fill in.
 
 mod assemble;
 mod contexts;
 mod loops;
+mod samples;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::model::{Module, ModuleId, Profile};
 
 use contexts::CountedContexts;
 pub use contexts::{ContextNumber, PathNumber};
+pub use samples::Samples;
 
 /// See the module's header. Blocks and functions are named by their indices in the [`ModuleCode`]; counts of the same thing add up.
 ///
@@ -71,6 +73,8 @@ struct Counted {
     path_ns: FxHashMap<u32, f64>,
     /// Misses likewise.
     path_misses: FxHashMap<u32, u64>,
+    /// Sums of squares by number of the path, if it was sampled.
+    path_squares: FxHashMap<u32, f64>,
     calls: FxHashMap<CallKey, u64>,
 }
 
@@ -136,6 +140,7 @@ impl ExactBuilder {
             paths: FxHashMap::default(),
             path_ns: FxHashMap::default(),
             path_misses: FxHashMap::default(),
+            path_squares: FxHashMap::default(),
             calls: FxHashMap::default(),
         });
         self.module_ids.insert(key, id);
@@ -206,6 +211,15 @@ impl ExactBuilder {
         Ok(())
     }
 
+    /// The sum, over ticks, of the squares of how often a path was sampled at each.
+    ///
+    /// # Errors
+    /// If there is no such module.
+    pub fn path_squares(&mut self, path: PathNumber, sum: u64) -> Result<(), Error> {
+        *self.counted(path.module)?.path_squares.entry(path.number).or_default() += sum as f64;
+        Ok(())
+    }
+
     /// Blocks ran one after the other `n` times, on a path that is not known as a whole.
     ///
     /// # Errors
@@ -268,6 +282,14 @@ impl ExactBuilder {
     pub fn profile(&self) -> Profile {
         let mut profile = assemble::profile(&self.modules, &self.contexts);
         profile.unobserved_flow = Estimate::exact(self.n_unobserved);
+        profile
+    }
+
+    /// The same if all paths were sampled: counts are numbers of samples, good for shares of each other.
+    #[must_use]
+    pub fn profile_of_samples(&self, samples: Samples) -> Profile {
+        let mut profile = self.profile();
+        samples::spread(&mut profile, samples);
         profile
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::{CodePlace, ExactBuilder};
+use super::{CodePlace, ExactBuilder, Samples};
 use crate::code::{CodeBlock, CodeFunction, CodeLoop, ModuleCode, NO_LOOP};
 use crate::error::Error;
 use crate::estimate::Estimate;
@@ -78,6 +78,65 @@ fn everything_follows_from_paths() {
     assert_eq!(profile.paths.iter().map(|path| path.n_branches).collect::<Vec<_>>(), [1, 1, 1]);
     assert_eq!(profile.functions[0].entries, Estimate::exact(2));
     assert_eq!((profile.unseen_at_most, profile.unobserved_flow), (0.0, Estimate::exact(0)));
+}
+
+#[test]
+fn samples_have_errors_and_sums_of_them_bounds() {
+    let mut builder = ExactBuilder::new();
+    let module = builder.module("program", "", counting_loop()).expect("sound code");
+    // Of 4 samples at each of 3 ticks: (2, 0, 1), (1, 4, 3) and (1, 0, 0).
+    for (blocks, back_to, n, squares) in
+        [(&[0, 1, 2][..], Some(1), 3, 5), (&[1, 2], Some(1), 8, 26), (&[1, 3], None, 1, 1)]
+    {
+        let path = builder.path(module, blocks, back_to, n).expect("a path");
+        builder.path_squares(path, squares).expect("a module");
+    }
+    let profile = builder.profile_of_samples(Samples { n_ticks: 3, per_tick: 4 });
+    assert_eq!(profile.verify(), []);
+    let near = |estimate: Estimate, variance: f64| assert!((estimate.variance - variance).abs() < 1e-9, "{estimate:?}");
+    let paths: Vec<Estimate> = profile.paths.iter().map(|path| path.count).collect();
+    assert_eq!(paths.iter().map(|count| count.value).collect::<Vec<_>>(), [3.0, 8.0, 1.0]);
+    near(paths[0], 1.5 * (5.0 - 3.0));
+    near(paths[1], 1.5 * (26.0 - 64.0 / 3.0));
+    near(paths[2], 1.0);
+    let blocks: Vec<Estimate> = profile.blocks.iter().map(|block| block.count).collect();
+    near(blocks[0], paths[0].variance);
+    near(blocks[2], (paths[0].error() + paths[1].error()).powi(2));
+    near(blocks[1], (paths[0].error() + paths[1].error() + paths[2].error()).powi(2));
+    let back = profile.edges.iter().find(|edge| edge.is_back).expect("a back edge");
+    near(back.count, blocks[2].variance);
+    assert!((profile.unseen_at_most - 12.0).abs() < 1e-9);
+}
+
+#[test]
+fn errors_of_samples_are_those_of_repeated_runs() {
+    const N_TICKS: u64 = 100;
+    const PER_TICK: u64 = 8;
+    let mut seed = 7u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    };
+    // At a third of the ticks half of the samples are of the path, at a tenth all of them.
+    let mut run = || {
+        let counts = (0..N_TICKS).map(|_| match random() % 30 {
+            0..10 => PER_TICK / 2,
+            10..13 => PER_TICK,
+            _ => 0,
+        });
+        let (count, squares) = counts.fold((0, 0), |(count, squares), n| (count + n, squares + n * n));
+        let mut builder = ExactBuilder::new();
+        let module = builder.module("program", "", counting_loop()).expect("sound code");
+        let path = builder.path(module, &[1, 2], Some(1), count).expect("a path");
+        builder.path_squares(path, squares).expect("a module");
+        builder.profile_of_samples(Samples { n_ticks: N_TICKS, per_tick: PER_TICK as u32 }).paths[0].count
+    };
+    let runs: Vec<Estimate> = (0..1000).map(|_| run()).collect();
+    let mean = runs.iter().map(|count| count.value).sum::<f64>() / 1000.0;
+    let truth = runs.iter().map(|count| (count.value - mean).powi(2)).sum::<f64>() / 999.0;
+    let estimated = runs.iter().map(|count| count.variance).sum::<f64>() / 1000.0;
+    // The variance of 1000 runs is known to 1/sqrt(500), or 4.5 %.
+    assert!((estimated / truth - 1.0).abs() < 4.0 * 0.045, "{estimated} for {truth}");
 }
 
 #[test]

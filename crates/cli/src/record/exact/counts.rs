@@ -73,8 +73,25 @@ pub struct Unfinished {
 #[derive(Debug, Default)]
 pub struct Added {
     pub gaps: Gaps,
+    pub effort: Effort,
     /// Whole paths, by function and by the number that copies have for them.
     pub paths: FxHashMap<(CodePlace, u64), PathNumber>,
+}
+
+/// What keeping the path register took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Paths that ended and were counted.
+    pub n_paths: u64,
+    /// Additions to the register on the way to these ends.
+    pub n_additions: u64,
+}
+
+impl std::ops::AddAssign for Effort {
+    fn add_assign(&mut self, other: Effort) {
+        self.n_paths = self.n_paths.saturating_add(other.n_paths);
+        self.n_additions = self.n_additions.saturating_add(other.n_additions);
+    }
 }
 
 /// What counters do not tell.

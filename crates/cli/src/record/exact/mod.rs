@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use attach::{ExactCounters, PathCount};
-use profile::exact::{CodePlace, ExactBuilder, PathNumber};
+use profile::exact::{CodePlace, ExactBuilder, PathNumber, Samples};
 use profile::model::{ModuleId, Profile};
 use rustc_hash::FxHashMap;
 use wire::control::NativeReason;
 
 use self::contexts::{AreaContexts, Places, Tree};
-use self::counts::{Added, Gaps};
+use self::counts::{Added, Effort, Gaps};
 
 use crate::props;
 use crate::record::events;
@@ -30,6 +30,7 @@ pub fn counting(exact: props::ExactProps, by_call_site: bool) -> emit::Counting 
     let counting = match exact.what {
         props::Exact::Paths => exact.metric.map_or(emit::Counting::Paths, emit::Counting::PathMetric),
         props::Exact::HeaderPaths => emit::Counting::HeaderPaths,
+        props::Exact::SampledPaths => emit::Counting::SampledPaths,
         props::Exact::Blocks => emit::Counting::Blocks,
         props::Exact::Contexts => emit::Counting::contexts(false, exact.metric),
         props::Exact::ContextPaths => emit::Counting::contexts(true, exact.metric),
@@ -50,6 +51,8 @@ pub struct Totals {
     pub lost_paths: u64,
     /// Misses of simulated data caches.
     pub cache_misses: u64,
+    /// Ticks that wanted samples of paths.
+    pub n_sampling_ticks: u64,
     /// What loads loaded, and where calls went.
     pub values: events::Totals,
     /// Processes that gave up waiting for copies, or whose counters could not be read.
@@ -64,8 +67,8 @@ pub struct Counted {
     pub cells: Vec<u64>,
     /// By number of the function among those of the module that have a key, and path.
     pub paths: HashMap<(u32, u32), u64>,
-    /// What the metric's counter went up by on them, likewise.
-    pub path_metric: HashMap<(u32, u32), u64>,
+    /// What the metric's counter went up by on them, or the sums of squares of samples, likewise.
+    pub beside_paths: HashMap<(u32, u32), u64>,
     /// Where its functions were when threads ended.
     pub stops: Vec<counts::Stop>,
 }
@@ -82,6 +85,7 @@ impl Totals {
         self.n_abandoned += u64::from(is_abandoned);
         self.lost_paths += watched.process.n_lost_paths();
         self.cache_misses += watched.process.n_cache_misses();
+        self.n_sampling_ticks += watched.process.n_sampling_ticks();
 
         let mut cell_places: Vec<(u32, ModuleId)> = Vec::new();
         let mut key_places: Vec<(u32, ModuleId)> = Vec::new();
@@ -99,7 +103,7 @@ impl Totals {
                 translation: Arc::clone(translation),
                 cells: vec![0; n_cells as usize],
                 paths: HashMap::new(),
-                path_metric: HashMap::new(),
+                beside_paths: HashMap::new(),
                 stops: Vec::new(),
             });
         }
@@ -122,20 +126,20 @@ impl Totals {
             let mut contexts = AreaContexts::default();
             watched.process.for_each_context(area, &mut |place, entry| contexts.insert(place, entry))?;
             self.contexts.add(&mut contexts, &|number| owner(&key_places, number));
-            watched.process.for_each_path(area, &mut |PathCount { key, count, metric }| {
+            watched.process.for_each_path(area, &mut |PathCount { key, count, beside }| {
                 let number = (key >> 32) as u32;
                 let number = if contexts.is_empty() {
                     Some(number)
                 } else {
-                    self.contexts.add_path(&contexts, number, key as u32, (count, metric));
+                    self.contexts.add_path(&contexts, number, key as u32, (count, beside));
                     contexts.function_at(number)
                 };
                 let Some((module, function)) = number.and_then(|number| owner(&key_places, number)) else { return };
                 if let Some(module) = modules.get_mut(&module) {
                     *module.paths.entry((function, key as u32)).or_default() += count;
-                    if metric != 0 {
-                        let sum = module.path_metric.entry((function, key as u32)).or_default();
-                        *sum = sum.saturating_add(metric);
+                    if beside != 0 {
+                        let sum = module.beside_paths.entry((function, key as u32)).or_default();
+                        *sum = sum.saturating_add(beside);
                     }
                 }
             })
@@ -156,6 +160,14 @@ pub enum Unit {
     Misses,
 }
 
+/// What the path table has beside the paths.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    Metric(Unit),
+    /// Sums of squares of samples.
+    Squares,
+}
+
 impl Unit {
     fn of(metric: Option<emit::Metric>, ns_per_cycle: f64) -> Unit {
         match metric {
@@ -169,6 +181,7 @@ impl Unit {
 pub struct Outcome {
     pub profile: Profile,
     pub gaps: BTreeMap<String, Gaps>,
+    pub effort: Effort,
     /// Modules whose counters could not be understood, with the reason.
     pub problems: Vec<String>,
     /// What accessed memory, if a data cache was simulated and blocks were counted.
@@ -186,11 +199,18 @@ pub struct Accesses {
 
 impl Totals {
     /// Makes the profile. `names` are the paths of modules.
-    pub fn outcome(&self, exact: props::ExactProps, ns_per_cycle: f64, names: &HashMap<ModuleId, String>) -> Outcome {
+    pub fn outcome(
+        &self,
+        props: &props::RecordProps,
+        exact: props::ExactProps,
+        ns_per_cycle: f64,
+        names: &HashMap<ModuleId, String>,
+    ) -> Outcome {
         let mut builder = ExactBuilder::new();
         let mut outcome = Outcome {
             profile: Profile::default(),
             gaps: BTreeMap::new(),
+            effort: Effort::default(),
             problems: Vec::new(),
             accesses: Accesses::default(),
         };
@@ -213,6 +233,7 @@ impl Totals {
                 Ok((number, added)) => {
                     in_profile.insert(id, number);
                     outcome.gaps.insert(name, added.gaps);
+                    outcome.effort += added.effort;
                     paths.extend(added.paths);
                     let copy = &counted.translation.copy;
                     let address = |at: u32| copy.base().offset(u64::from(at)).0;
@@ -226,10 +247,13 @@ impl Totals {
         if let Err(error) = self.contexts.fill(&mut builder, &places, &paths, counts_entries, metric) {
             outcome.problems.push(format!("calling contexts: {error:#}"));
         }
-        if let Err(error) = self.add_path_metric(&mut builder, &places, &paths, metric) {
+        let is_sampled = exact.what == props::Exact::SampledPaths;
+        let unit = if is_sampled { Beside::Squares } else { Beside::Metric(metric) };
+        if let Err(error) = self.add_beside_paths(&mut builder, &places, &paths, unit) {
             outcome.problems.push(format!("the metric of paths: {error:#}"));
         }
-        outcome.profile = builder.profile();
+        let samples = Samples { n_ticks: self.n_sampling_ticks, per_tick: props.samples };
+        outcome.profile = if is_sampled { builder.profile_of_samples(samples) } else { builder.profile() };
         outcome.profile.values = self.values.rows(&in_profile);
         outcome.accesses = self.accesses(&outcome.profile, &in_profile);
         outcome
@@ -256,13 +280,13 @@ impl Totals {
         sum
     }
 
-    /// Cycles on paths become times. What paths have of which only the rest is known has no place.
-    fn add_path_metric(
+    /// Hands on what the path table has beside paths. What paths have of which only the rest is known has no place.
+    fn add_beside_paths(
         &self,
         builder: &mut ExactBuilder,
         places: &Places,
         paths: &FxHashMap<(CodePlace, u64), PathNumber>,
-        unit: Unit,
+        beside: Beside,
     ) -> Result<()> {
         for (&id, counted) in &self.modules {
             for (at, path, n) in cell_misses(counted) {
@@ -271,12 +295,13 @@ impl Totals {
                     builder.path_misses(path, n)?;
                 }
             }
-            for (&(function, path), &metric) in &counted.path_metric {
+            for (&(function, path), &value) in &counted.beside_paths {
                 let place = places.functions.get(&(id, function));
                 if let Some(&path) = place.and_then(|&place| paths.get(&(place, u64::from(path)))) {
-                    match unit {
-                        Unit::Cycles { ns } => builder.path_time(path, metric as f64 * ns)?,
-                        Unit::Misses => builder.path_misses(path, metric)?,
+                    match beside {
+                        Beside::Squares => builder.path_squares(path, value)?,
+                        Beside::Metric(Unit::Cycles { ns }) => builder.path_time(path, value as f64 * ns)?,
+                        Beside::Metric(Unit::Misses) => builder.path_misses(path, value)?,
                     }
                 }
             }
@@ -317,7 +342,9 @@ fn add_module(
             number(Numbered::Entry(cell.at), CodePlace { module: id, index: function.0 });
         }
     }
-    let stops = if counting.has_paths() { counted.stops.as_slice() } else { &[] };
+    // Whether a sample would have been taken of a path that did not end is not known.
+    let has_all_paths = counting.has_paths() && counting != emit::Counting::SampledPaths;
+    let stops = if has_all_paths { counted.stops.as_slice() } else { &[] };
     let unfinished = counts::unfinished(&module, stops);
     let added = counts::add(
         builder,

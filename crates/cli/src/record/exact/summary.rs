@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wire::control::NativeReason;
+use wire::control::{NativeReason, Policy};
 
 use super::{Outcome, Totals};
 use crate::numbers::thousands;
@@ -14,6 +14,7 @@ fn what(exact: ExactProps) -> String {
     let counted = match exact.what {
         Exact::Paths => "paths",
         Exact::HeaderPaths => "paths between loop headers",
+        Exact::SampledPaths => "samples of paths",
         Exact::Blocks => "blocks",
         Exact::Contexts => "calling contexts",
         Exact::ContextPaths => "paths by calling context",
@@ -98,6 +99,7 @@ pub fn facts(
     ending: &Ending,
 ) -> Vec<(&'static str, String)> {
     let totals = &session.exact;
+    let sampled = (exact.what == Exact::SampledPaths).then(|| sampling_facts(session)).into_iter().flatten();
     let modules = Modules::of(session);
     let sum = |gaps: fn(&super::Gaps) -> u64| outcome.gaps.values().map(gaps).sum::<u64>().to_string();
     let mut facts = vec![
@@ -116,6 +118,8 @@ pub fn facts(
         ("abandoned_processes", totals.n_abandoned.to_string()),
         ("native_cycles", totals.native_cycles.to_string()),
         ("lost_paths", totals.lost_paths.to_string()),
+        ("paths_ended", outcome.effort.n_paths.to_string()),
+        ("path_additions", outcome.effort.n_additions.to_string()),
         ("lost_contexts", totals.contexts.n_lost.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
@@ -131,7 +135,19 @@ pub fn facts(
         ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
     ];
     facts.extend(cache_facts(totals, outcome, exact));
+    facts.extend(sampled);
     facts
+}
+
+/// How paths were sampled.
+fn sampling_facts(session: &Session<'_>) -> [(&'static str, String); 4] {
+    let props = session.props;
+    [
+        ("sampling_ticks", session.exact.n_sampling_ticks.to_string()),
+        ("samples_per_tick", props.samples.to_string()),
+        ("sampling_stride", props.stride.to_string()),
+        ("sampling_policy", if props.policy == Policy::Full { "full" } else { "simplified" }.to_owned()),
+    ]
 }
 
 /// The summary.
@@ -169,6 +185,14 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
     );
     if let Some(cache) = simulated(exact) {
         line("cache", cache_line(totals, outcome, exact, cache));
+    }
+    if exact.what == Exact::SampledPaths {
+        let n_samples = thousands(outcome.effort.n_paths);
+        let n_ticks = thousands(totals.n_sampling_ticks);
+        line(
+            "sampled",
+            format!("{n_samples} path ends at {n_ticks} ticks; counts are samples: compare shares, not numbers"),
+        );
     }
     let values = &totals.values.counters;
     if values.n_messages > 0 {

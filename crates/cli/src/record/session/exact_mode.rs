@@ -74,6 +74,6 @@ impl Session<'_> {
     /// The profile from the counters.
     pub fn exact_outcome(&self, exact: crate::props::ExactProps) -> exact::Outcome {
         let names = self.known_files.iter().map(|(key, known)| (known.id, key.path.display().to_string())).collect();
-        self.exact.outcome(exact, 1e9 / self.clock.cycles_per_second(), &names)
+        self.exact.outcome(self.props, exact, 1e9 / self.clock.cycles_per_second(), &names)
     }
 }

@@ -12,9 +12,9 @@ use image::Svma;
 
 use super::super::Fault;
 use super::cells::Cells;
-use super::paths::{self, Rows};
+use super::paths::{self, Counter, Rows};
 use super::state::{Done, Left, Progress};
-use super::{clock, contexts};
+use super::{clock, contexts, samples};
 use crate::Probe;
 use crate::exact::{CellKind, Counting};
 use crate::module::Module;
@@ -59,7 +59,7 @@ impl Duty {
             (Some(true), end) => end,
             (None, Some(_)) | (Some(false), None) => None,
         };
-        expected == Some(progress.done)
+        expected.is_some_and(|expected| progress.done.fulfils(expected))
     }
 }
 
@@ -117,6 +117,13 @@ impl Duties {
             Counting::Paths | Counting::HeaderPaths => match paths::counter(module, id, cells)? {
                 Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter),
                 None => blocks(module, id, cells),
+            },
+            Counting::SampledPaths => match paths::counter(module, id, cells)? {
+                Some(counter @ Counter::Table { .. }) => {
+                    paths::duties(module, id, cells, counting.truncation(), counter).map(samples::sampled)
+                }
+                Some(_) => Err(Fault::Cells),
+                None => Ok(Duties::default()),
             },
             _ => Ok(Duties::default()),
         }

@@ -13,9 +13,9 @@ use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::cells::cell_at;
-use super::state::{Claim, Clock, Context, End, Frame, Known, Outcome, PathEntry};
+use super::state::{Claim, Clock, Context, End, Frame, Known, Outcome, PathEntry, Sampling};
 use super::step::is_path_key;
-use super::{clock, contexts};
+use super::{clock, contexts, samples};
 
 /// What an operand relative to `gs:` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,9 @@ enum Field {
     FrameCycles,
     /// Of the entry of the path table that `rdx` chooses.
     Path(u32),
-    /// The cycles beside it.
+    /// The cycles beside it, or the squares: this far from their start.
     PathCycles,
+    Squares(u32),
     /// Of the entry of the table of contexts that `rax` chooses, and of the one of the present context.
     Context(u32),
     Present(u32),
@@ -65,6 +66,7 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
                 Field::Header(offset::TARGET) if state.fields.target == Value::Target => Known::ReturnTag,
                 Field::Present(contexts::KEY) if state.exact.done.context == Context::Kept => Known::ParentContext,
                 Field::Context(at) => contexts::load(state, at)?,
+                Field::Header(offset::ENDS_BETWEEN) => Known::EndsBetween,
                 _ => return None,
             });
         }
@@ -73,6 +75,9 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
         }
         Code::Mov_rm32_imm32 if field == Field::Header(offset::FRAME) => {
             state.exact.done.frame = Frame::Is(insn.immediate32() as i32);
+        }
+        Code::Mov_rm32_imm32 if field == Field::Header(offset::SAMPLES_WANTED) => {
+            samples::set_wanted(state, insn.immediate32())?;
         }
         Code::Mov_rm32_imm32 if field == Field::Header(offset::CONTEXT) => {
             contexts::store_constant(state, insn.immediate32())?;
@@ -101,6 +106,7 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
             _ => None,
         },
         (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => match within(PATH_METRIC) {
+            Some(at) if state.exact.done.is_sampled => Some(Field::Squares(at)),
             Some(at) => (at == 0).then_some(Field::PathCycles),
             None => within(PATHS).map(Field::Path),
         },
@@ -133,6 +139,7 @@ fn store(state: &mut State, field: Field, from: usize) -> Option<()> {
         (Field::Header(offset::CHARGED), _) => clock::set(state, from)?,
         (Field::Header(offset::ENDED_METRIC), _) => clock::keep(state, from)?,
         (Field::FrameCycles, _) => clock::leave(state, from)?,
+        (Field::Squares(samples::LAST), Value::Exact(Known::NextGrowth)) => samples::set_last(exact)?,
         (Field::Header(offset::WANTED_CONTEXT), _) => contexts::want(state, from)?,
         (Field::Return, Value::Exact(Known::NewReturnEntry)) => {}
         (Field::Header(offset::TWIN), twin @ Value::Exact(Known::Place(_) | Known::Landing | Known::TableTwin)) => {
@@ -154,6 +161,10 @@ fn load(state: &State, field: Field, counts_misses: bool) -> Option<Value> {
         Field::Header(offset::MISSES) if counts_misses => Value::Exact(Known::Now),
         Field::Header(offset::ENDED_METRIC) if state.exact.has_ended_metric => Value::Exact(Known::PathTime),
         Field::Path(PATH_KEY) => Value::Exact(Known::EntryKey),
+        Field::Squares(samples::LAST) if state.exact.entry == PathEntry::Found => Value::Exact(Known::LastSample),
+        Field::Header(offset::SAMPLING_TICK) if state.registers[RAX] == Value::Exact(Known::OldSample) => {
+            Value::Exact(Known::Growth)
+        }
         Field::Header(offset::TWIN) if state.fields.twin == Value::Twin => Value::Twin,
         Field::Header(offset::SAVED_RDX) if state.fields.saved_rdx == Value::Exact(Known::Row) => {
             Value::Exact(Known::Row)
@@ -177,6 +188,7 @@ fn store_low(state: &mut State, field: Field, from: usize) -> Option<()> {
         (Field::Frame(FRAME_VALUE), Known::Frame(Frame::Kept(0))) => exact.left.has_path = true,
         (Field::Frame(FRAME_CONTEXT), Known::Context(Context::Kept)) => exact.left.has_context = true,
         (Field::Header(offset::CONTEXT), value) => contexts::store(state, value)?,
+        (Field::Header(offset::ENDS_TO_SKIP), Known::EndsBetween) => samples::rewind(state)?,
         _ => return None,
     }
     Some(())
@@ -218,6 +230,20 @@ fn calculate(
         }
         (Code::Add_rm64_r64, Field::PathCycles) if insn.op1_register() == Register::RAX => {
             clock::add(state)?;
+            return Some(Flags::Junk);
+        }
+        (Code::Cmp_rm32_imm8, Field::Header(offset::SAMPLES_WANTED)) if insn.immediate8() == 0 => {
+            samples::may_ask(state).then_some(Outcome::Wanted)?
+        }
+        (Code::Sub_rm32_imm8, Field::Header(at)) if insn.immediate8() == 1 => samples::count_down(state, at)?,
+        (Code::Cmp_r64_rm64, Field::Header(offset::SAMPLING_TICK)) if insn.op0_register() == Register::RAX => {
+            (rax == Value::Exact(Known::LastSample)).then_some(Outcome::SameTick)?
+        }
+        (Code::Add_rm32_r32, Field::Squares(samples::SUM)) if insn.op1_register() == Register::EAX => {
+            samples::grow(state).map(|()| Outcome::SquaresCarry)?
+        }
+        (Code::Adc_rm32_imm8, Field::Squares(samples::SUM_HIGH)) if insn.immediate8() == 0 => {
+            samples::carry(state)?;
             return Some(Flags::Junk);
         }
         (_, Field::Present(contexts::CYCLES)) => {
@@ -306,7 +332,9 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
         }
         Field::Context(contexts::COUNT) => return contexts::count(state),
         Field::PathCell(cell, frame) => End::Cell(cell, frame),
-        Field::Path(PATH_COUNT) if exact.entry == PathEntry::Found => path_of(state.registers[RCX])?,
+        Field::Path(PATH_COUNT) if exact.entry == PathEntry::Found => {
+            samples::may_count(exact).then(|| path_of(state.registers[RCX]))??
+        }
         Field::Header(offset::LOST_PATHS) if exact.entry == PathEntry::Full => path_of(state.registers[RCX])?,
         _ => return None,
     };
@@ -337,5 +365,6 @@ fn back(state: &mut State) -> Option<()> {
     let is_first = state.exact.done.end.is_some() && !std::mem::replace(&mut state.exact.is_back, true);
     [RAX, RCX, RDX].into_iter().for_each(|number| state.registers[number] = Value::Junk);
     state.flags = Flags::Junk;
+    state.exact.sampling = Sampling::Unknown;
     is_first.then_some(())
 }

@@ -12,6 +12,7 @@
 //!   any other.
 //! * **Contexts** ([`contexts`]). Control that arrives at an entry counts itself in the entry of its context, and no other.
 //! * **Cycles of paths** ([`clock`]). What a path is charged is what has passed since it started, less what calls took.
+//! * **Samples of paths** ([`samples`]). A path that ends looks whether a sample is wanted, and if it is taken, it is of that path.
 //! * **Remembered targets** are used only after a comparison, and written only by whoever has taken the first cell, twin first.
 //! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that [`fields`] knows. All else is refused, so
 //!   that nothing else is written.
@@ -31,6 +32,7 @@ mod contexts;
 mod duties;
 mod fields;
 mod paths;
+mod samples;
 mod state;
 mod step;
 mod transfers;

@@ -80,6 +80,14 @@ pub(in super::super) enum Known {
     /// What an entry of the frames has of the metric, and the same below 0.
     LeftMetric,
     LessLeftMetric,
+    /// How many path ends are passed over between two samples.
+    EndsBetween,
+    /// The last tick that sampled the path, and how its sum of squares grows; the same if it is not the present one; what the sum grows by; and then for
+    /// the next sample.
+    LastSample,
+    OldSample,
+    Growth,
+    NextGrowth,
     /// The row of a jump through a table, and what its entry with this index holds.
     Row,
     RowAmount(u32),
@@ -119,6 +127,16 @@ pub(in super::super) enum Outcome {
     NoContext,
     /// Zero: the metric's counter is as it was when the path started.
     SameMetric,
+    /// Not zero: a sample is wanted.
+    Wanted,
+    /// Above or equal: not of this path yet.
+    Skipped,
+    /// Above or equal: of this one.
+    Sampled,
+    /// Above or equal: the present tick has sampled the path before.
+    SameTick,
+    /// Carry: the upper half of the sum of squares is to go up.
+    SquaresCarry,
 }
 
 /// The path register, in terms of what it was at the start of the walk.
@@ -188,6 +206,8 @@ pub(in super::super) enum End {
     Table(u32, Frame),
     /// The same by the thread's context.
     OfContext(Frame),
+    /// Not counted, because no sample is wanted of it.
+    Passed,
 }
 
 /// What has been counted.
@@ -203,6 +223,8 @@ pub(in super::super) struct Done {
     pub clock: Clock,
     /// The cycles of the path that was counted were added to its own.
     pub is_timed: bool,
+    /// The path was counted because a sample was wanted of it.
+    pub is_sampled: bool,
 }
 
 impl Done {
@@ -214,7 +236,16 @@ impl Done {
         is_charged: false,
         clock: Clock::Kept,
         is_timed: false,
+        is_sampled: false,
     };
+
+    /// Whether this is what is expected, or the same with a path passed over of which samples are taken.
+    pub fn fulfils(self, expected: Done) -> bool {
+        let is_passed = self.end == Some(End::Passed) && !self.is_sampled;
+        let may_pass = expected.is_sampled && expected.end.is_some();
+        let as_if_counted = Done { end: expected.end, is_sampled: true, ..self };
+        self == expected || is_passed && may_pass && as_if_counted == expected
+    }
 
     /// A cell goes up; `None` if more do than any way has.
     pub fn count(mut self, cell: u32) -> Option<Done> {
@@ -256,6 +287,29 @@ pub(in super::super) enum PathEntry {
     Found,
 }
 
+/// How far a path end is to being sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(in super::super) enum Sampling {
+    #[default]
+    Unknown,
+    /// A sample is wanted,
+    Wanted,
+    /// of this path end,
+    Due,
+    /// the next ones are to be passed over,
+    Rewound,
+    /// but there was none left.
+    Overdrawn,
+    /// This path end is taken,
+    Taken,
+    /// its sum of squares has grown, but for the carry,
+    Growing,
+    /// has grown,
+    Grown,
+    /// and is ready for the next sample.
+    Ready,
+}
+
 /// A cell that is being made to remember a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Claim {
@@ -292,6 +346,7 @@ pub(in super::super) struct Progress {
     pub remembered: Option<u32>,
     pub claim: Option<Claim>,
     pub entry: PathEntry,
+    pub sampling: Sampling,
     /// The stub that counts paths has come back.
     pub is_back: bool,
     /// What the row says about the end of the path, if it was asked.
@@ -319,6 +374,7 @@ impl Default for Progress {
             remembered: None,
             claim: None,
             entry: PathEntry::Unknown,
+            sampling: Sampling::Unknown,
             is_back: false,
             row_ends: None,
             n_looks: 0,

@@ -10,7 +10,7 @@ use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::state::{Claim, Context, ContextSearch, Frame, Known, Outcome, PathEntry};
-use super::{clock, contexts, fields};
+use super::{clock, contexts, fields, samples};
 
 /// What the key of a path is multiplied by; the same in all modules, which share the path table.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -253,6 +253,9 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
             state.registers[RAX] = Value::Junk;
             sets(first, Known::NextPathSlot).filter(|_| u32::from(insn.immediate8()) == ENTRY_BYTES)?
         }
+        Code::Add_rm64_imm8 if first == Register::RAX && u32::from(insn.immediate8()) == samples::GROWTH => {
+            sets(first, Known::NextGrowth).filter(|_| samples::has_grown(state))?
+        }
         Code::Cmp_rm64_r64 if is([Register::RAX, Register::RCX]) => {
             let are_keys = rax == Value::Exact(Known::EntryKey) && is_path_key(rcx);
             outcome = are_keys.then_some(Flags::Exact(Outcome::SamePath))?;
@@ -319,7 +322,7 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
             state.exact.row_ends = Some(true);
             taken.exact.row_ends = Some(false);
         }
-        _ => return None,
+        (outcome, code) => samples::branch(outcome, code, state, &mut taken)?,
     }
     Some(Step::Branch(offset_of(insn.near_branch_target()), Box::new(taken)))
 }

@@ -269,7 +269,7 @@ impl Walker<'_, '_> {
         if lands && task.pending.dropped().is_none() {
             return Err(Fault::Transfer { at });
         }
-        if state.exact.done != expected {
+        if !state.exact.done.fulfils(expected) {
             return Err(Fault::Counted { at });
         }
         self.check_table(at, state, task.duty.by_table)

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::derive::{BlockFacts, Known, derive};
 use super::numbering::{Decoded, Numbering};
-use super::{Added, Gap, Gaps, Module, Tally};
+use super::{Added, Effort, Gap, Gaps, Module, Tally};
 
 /// A function that counts are added of.
 #[derive(Debug)]
@@ -49,11 +49,11 @@ impl<'a> Adder<'a> {
     }
 
     pub fn add(&self, builder: &mut ExactBuilder, tally: &Tally, added: &mut Added) -> Result<()> {
-        let Added { gaps, paths } = added;
+        let Added { gaps, effort, paths } = added;
         let gap = |count: u64| (count != 0).then_some(Gap { function: self.function.entry, count });
         gaps.lost_paths.extend(gap(tally.n_lost));
         let flow = if tally.blocks.is_empty() {
-            let (flow, n_unknown) = self.add_paths(builder, tally, paths)?;
+            let (flow, n_unknown) = self.add_paths(builder, tally, effort, paths)?;
             gaps.unknown_paths.extend(gap(n_unknown));
             flow
         } else {
@@ -137,6 +137,7 @@ impl<'a> Adder<'a> {
         &self,
         builder: &mut ExactBuilder,
         tally: &Tally,
+        effort: &mut Effort,
         numbers: &mut FxHashMap<(CodePlace, u64), PathNumber>,
     ) -> Result<(Flow, u64)> {
         let cfg = &self.function.cfg;
@@ -166,7 +167,10 @@ impl<'a> Adder<'a> {
                 builder.unobserved(count);
             }
             walked.add(&numbering, &path.blocks, Some(path.end), is_whole, count);
+            effort.n_paths = effort.n_paths.saturating_add(count);
         }
+        let n_additions = numbering.placement.weighted_additions(&walked.edges);
+        effort.n_additions = effort.n_additions.saturating_add(u64::try_from(n_additions).unwrap_or(u64::MAX));
         for &(at, register) in &tally.unfinished {
             let decoded = cfg.block_at(at).and_then(|at| numbering.decode_unfinished(at, register));
             let (path, is_whole) = match decoded {
