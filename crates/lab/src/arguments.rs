@@ -156,6 +156,14 @@ pub enum BenchJob {
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
     },
+    /// CPU time of programs in PEP mode: path register alone, sampled, every path, against copies that count nothing; and by numbering.
+    Pep {
+        #[command(flatten)]
+        selection: Selection,
+        /// Runs of each kind, of which the fastest counts.
+        #[arg(long, default_value = "3")]
+        rounds: NonZeroUsize,
+    },
     /// CPU time of programs and of strobe when values of all loads are noted: compressed in the program, and not.
     Values {
         #[command(flatten)]

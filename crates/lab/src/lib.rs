@@ -7,6 +7,7 @@
 //! - [`bench`]: speed and memory.
 //! - [`fuzz`]: damaged files.
 //! - [`transparency`]: what programs put out with and without recording.
+//! - [`pep`]: what PEP mode costs, part by part.
 //! - [`pgo`]: what a sampled profile is worth to BOLT and clang.
 //! - [`compress`]: event streams through stream compressors.
 //! - [`stratified`]: the Monte Carlo experiments of stratified sampling.
@@ -32,6 +33,7 @@ pub mod module;
 pub mod net;
 pub mod oracle;
 pub mod peers;
+pub mod pep;
 pub mod pgo;
 pub mod resample;
 pub mod stratified;

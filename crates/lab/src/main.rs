@@ -17,8 +17,8 @@ use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
 use lab::{
-    accuracy, bench, claims, complete, corpus, exact_oracle, exact_speed, fuzz, net, oracle, peers, pgo, stratified,
-    table, transparency, units, values_cost,
+    accuracy, bench, claims, complete, corpus, exact_oracle, exact_speed, fuzz, net, oracle, peers, pep, pgo,
+    stratified, table, transparency, units, values_cost,
 };
 
 use arguments::{
@@ -99,6 +99,13 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let (data, programs) = selection.prepare()?;
             let strobe = transparency::strobe_program()?;
             show(exact_speed::measure(&strobe, &data, &programs, rounds.get())?).map(|()| true)
+        }
+        Job::Bench(BenchJob::Pep { selection, rounds }) => {
+            let (data, programs) = selection.prepare()?;
+            let strobe = transparency::strobe_program()?;
+            let measure = |workload| pep::measure(&strobe, &data, workload, rounds.get());
+            let costs: Vec<pep::Costs> = programs.iter().map(measure).collect::<anyhow::Result<_>>()?;
+            show(format!("{}\n{}\n{}", pep::times(&costs), pep::parts(&costs), pep::numberings(&costs))).map(|()| true)
         }
         Job::Bench(BenchJob::Values { selection, rounds }) => {
             let (data, programs) = selection.prepare()?;
