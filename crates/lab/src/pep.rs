@@ -6,7 +6,7 @@
 //! Where additions are is a matter of how paths are numbered: by a guess from the shape of the code, by an exact profile of the same run, or by the contrary
 //! of that, which puts them on the hottest edges there are. The number of additions per path follows from counts of paths and needs no clock.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use profile::accuracy::compare;
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ pub fn measure(strobe: &Path, data: &Data, workload: &Workload, n_rounds: usize)
     Ok(Costs { program: workload.name.to_owned(), native, kinds, additions, wall, translation })
 }
 
-fn guide_option(numbering: Numbering, guide: &PathBuf) -> String {
+fn guide_option(numbering: Numbering, guide: &Path) -> String {
     match numbering {
         Numbering::Guessed => String::new(),
         Numbering::Guided => format!("--guide '{}'", guide.display()),
