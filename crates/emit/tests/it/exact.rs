@@ -279,7 +279,7 @@ fn recovery_from_every_step() {
         (Counting::Paths, 250),
         (Counting::PATH_CYCLES, 250),
         (misses(), 60),
-        (Counting::SampledPaths, 250),
+        (Counting::SampledPaths, 120),
     ];
     for (counting, n_steps) in ways {
         let (_, _, result) = counted("-O2", counting, n_steps);
