@@ -101,7 +101,7 @@ pub struct RecordArgs {
           hide_possible_values = true, group = "staying", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
 
-    /// PEP: never leave copies, sample N paths per tick, 1 in M; [,simplified]
+    /// PEP: in copies only, sample N paths per tick, 1 in M [,simplified]
     #[arg(long, value_name = "N,M", value_parser = parse_pep, group = "staying",
           conflicts_with_all = ["exact", "metric", "overhead", "burst", "samples", "keep_trace", "verify", "probe", "perturbation", "per_call_site"])]
     pep: Option<Pep>,

@@ -58,7 +58,7 @@ pub struct Costs {
     pub additions: [f64; NUMBERINGS.len()],
     /// Hot paths found by samples, by flow (Wall): with full striding, and simplified.
     pub wall: [f64; POLICIES.len()],
-    /// Seconds that translation takes if copies count nothing, and if they keep a register.
+    /// CPU seconds of strobe, which has to translate everything, if copies count nothing, and if they keep a register.
     pub translation: [f64; 2],
 }
 
@@ -90,7 +90,7 @@ pub fn measure(strobe: &Path, data: &Data, workload: &Workload, n_rounds: usize)
     }
     let mut translation = [0.0; 2];
     for (seconds, (_, options, numbering)) in translation.iter_mut().zip(KINDS) {
-        *seconds = record(&format!("{options} --no-cache"), numbering)?.number("translation_s")?;
+        *seconds = record(&format!("{options} --no-cache"), numbering)?.strobe_seconds()?;
     }
     let mut native = f64::INFINITY;
     let mut kinds = [f64::INFINITY; KINDS.len()];
@@ -131,7 +131,7 @@ pub fn times(all: &[Costs]) -> Table {
     table
 }
 
-/// What each part adds to copies that count nothing, in percent; accuracy of samples; cost of translation.
+/// What each part adds to copies that count nothing, in percent; accuracy of samples; what strobe itself takes if it has to translate.
 #[must_use]
 pub fn parts(all: &[Costs]) -> Table {
     let mut table = Table::new(&[
@@ -141,8 +141,8 @@ pub fn parts(all: &[Costs]) -> Table {
         "every path %",
         "hot paths found %",
         "simplified %",
-        "translation s",
-        "with register s",
+        "strobe CPU s, nothing cached",
+        "with register",
     ]);
     for costs in all {
         let added = [REGISTER, SAMPLED, EVERY_PATH].map(|kind| format!("{:+.1}", costs.over(kind, COPIES)));
