@@ -153,6 +153,17 @@ pub fn parts(all: &[Costs]) -> Table {
     table
 }
 
+/// Hot paths found by samples, by flow, in percent, with both forms of striding.
+#[must_use]
+pub fn stridings(all: &[Costs]) -> Table {
+    let mut table = Table::new(&["program", "full", "simplified"]);
+    for costs in all {
+        let wall = costs.wall.map(|share| format!("{:.2}", 100.0 * share));
+        table.row([costs.program.clone()].into_iter().chain(wall));
+    }
+    table
+}
+
 /// Additions per path by numbering, and what the register adds to copies with each, in percent.
 #[must_use]
 pub fn numberings(all: &[Costs]) -> Table {
