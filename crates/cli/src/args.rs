@@ -178,7 +178,7 @@ impl Args {
             Color::Never => anstream::ColorChoice::Never,
         };
         let job = match self.command {
-            Command::Record(args) => Job::Record(args.into_props()),
+            Command::Record(args) => Job::Record(Box::new(args.into_props())),
             Command::Ctl(args) => Job::Ctl(args.into_props()),
             Command::Doctor(args) => Job::Doctor { json: args.json },
             Command::Inspect(args) => Job::Inspect(args.into_props()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args as ClapArgs};
 use emit::Events;
+use sampling::selector::Selector;
 use wire::control::Policy;
 
 use crate::metric::{self, Wanted};
@@ -130,9 +131,13 @@ pub struct RecordArgs {
     #[arg(long, requires = "exact", group = "noting", hide = true)]
     addresses: bool,
 
-    /// How the program compresses values [default: H[P256]2048]; none: not
+    /// How values are compressed [default: H[P256]2048]; only some: --select
     #[arg(long, value_name = "EXPR", requires = "noting", default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
     compress: String,
+
+    /// Note only there, for example 'load8 & function:main'; repeatable
+    #[arg(long, value_name = "EXPR", requires = "noting", value_parser = parse_selector, hide_short_help = true, hide_long_help = true)]
+    select: Vec<Selector>,
 
     /// Write all values to a file instead of counting them: address and value, 8 bytes each, little-endian
     #[arg(long, value_name = "FILE", requires = "noting", conflicts_with = "compress", hide = true)]
@@ -258,6 +263,7 @@ impl RecordArgs {
             ),
             hardware: self.metric.map(Wanted::hardware).unwrap_or_default(),
             noted: noted.into_iter().filter(|&(is_on, _)| is_on).fold(Events::NONE, |all, (_, events)| all | events),
+            selector: (!self.select.is_empty()).then(|| self.select.into_iter().collect()),
             compressor: if self.value_stream.is_some() { String::new() } else { self.compress },
             value_stream: self.value_stream,
             perturbation: self.perturbation,
@@ -322,6 +328,10 @@ fn checked(exact: Option<Exact>, wanted: Option<&Wanted>, per_call_site: bool) -
         refuse("--per-call-site goes with --exact=contexts, --exact=context-paths or --metric only\n")
     }
     what.map(|what| ExactProps { what, metric: wanted.and_then(Wanted::counted) })
+}
+
+fn parse_selector(text: &str) -> Result<Selector, String> {
+    text.parse().map_err(|error: sampling::ParseError| error.to_string())
 }
 
 /// Returns the expression, empty for `none`.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use image::Svma;
+use sampling::selector::Selector;
 
 use crate::tools::ToolJob;
 use crate::view::props::ViewProps;
@@ -17,7 +18,7 @@ pub struct Props {
 }
 
 pub enum Job {
-    Record(RecordProps),
+    Record(Box<RecordProps>),
     Ctl(CtlProps),
     Doctor { json: bool },
     Inspect(InspectProps),
@@ -56,6 +57,8 @@ pub struct RecordProps {
     pub hardware: Vec<Hardware>,
     /// What is noted of single instructions.
     pub noted: emit::Events,
+    /// Where that is noted; `None`: everywhere.
+    pub selector: Option<Selector>,
     /// How the program compresses that; empty: not.
     pub compressor: String,
     /// Where values go instead of being counted.

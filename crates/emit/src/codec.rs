@@ -12,14 +12,14 @@ use crate::cache::{BlockAccesses, Cache};
 use crate::chunk::{Original, Stretch};
 use crate::copy::ModuleCopy;
 use crate::error::Error;
-use crate::events::Events;
+use crate::events::{Events, Selection};
 use crate::exact::{Cell, CellKind, Counting, Metric};
 use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 11;
-const HEADER_WORDS: usize = 18;
+const VERSION: u64 = 12;
+const HEADER_WORDS: usize = 19;
 const N_COUNTERS: usize = 13;
 const CHECKSUM_BYTES: usize = 8;
 /// Code and literals start and end at multiples of this.
@@ -31,6 +31,9 @@ const SKIPPED_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 const LANDING_BYTES: usize = 8;
 const ACCESSES_BYTES: usize = 12;
+const SELECTED_BYTES: usize = 8;
+/// Stored number of selected places if nothing was selected from.
+const ALL_PLACES: u64 = u64::MAX;
 /// Probes by their stored numbers; with another metric, that is told apart.
 const PROBES: [Probe; 16] = [
     Probe::None,
@@ -82,6 +85,7 @@ impl ModuleCopy {
             self.keys.len() as u64,
             self.landings.len() as u64,
             self.accesses.len() as u64,
+            self.selection.as_ref().map_or(ALL_PLACES, |selection| selection.pairs().len() as u64),
         ];
         out.words(&header);
         out.words(&counters(&self.statistics));
@@ -104,6 +108,8 @@ impl ModuleCopy {
         for each in &self.accesses {
             [each.at, each.simulated, each.not_simulated].into_iter().for_each(|value| out.dword(value));
         }
+        let selected = self.selection.iter().flat_map(Selection::pairs);
+        selected.flatten().for_each(|value| out.dword(value));
         let checksum = checksum(&out.0);
         out.words(&[checksum]);
         debug_assert_eq!(out.0.len(), self.stored_len());
@@ -139,6 +145,7 @@ impl ModuleCopy {
             n_keys,
             n_landings,
             n_accesses,
+            n_selected,
         ] = lens;
         let copy = ModuleCopy {
             base: Svma(base),
@@ -161,6 +168,10 @@ impl ModuleCopy {
             cell_uses: input.items::<CELL_BYTES, _>(n_uses, cell)?,
             landings: input.items::<LANDING_BYTES, _>(n_landings, landing)?,
             accesses: input.items::<ACCESSES_BYTES, _>(n_accesses, accesses)?,
+            selection: match n_selected {
+                ALL_PLACES => None,
+                n_selected => Some(selection(input.items::<SELECTED_BYTES, _>(n_selected, pair)?)?),
+            },
         };
         if input.0.is_empty() && is_consistent(&copy) { Ok(copy) } else { Err(Error::Inconsistent) }
     }
@@ -180,6 +191,7 @@ impl ModuleCopy {
             + self.cell_uses.len() * CELL_BYTES
             + self.landings.len() * LANDING_BYTES
             + self.accesses.len() * ACCESSES_BYTES
+            + self.selection.as_ref().map_or(0, |selection| selection.pairs().len() * SELECTED_BYTES)
             + CHECKSUM_BYTES
     }
 }
@@ -365,9 +377,17 @@ fn cell(bytes: &[u8; CELL_BYTES]) -> Result<Cell, Error> {
     Ok(Cell { kind, at, to })
 }
 
-fn landing(bytes: &[u8; LANDING_BYTES]) -> Result<(Original, u32), Error> {
+fn pair(bytes: &[u8; 8]) -> Result<[u32; 2], Error> {
     let both = u64::from_le_bytes(*bytes);
-    Ok((Original(both as u32), (both >> 32) as u32))
+    Ok([both as u32, (both >> 32) as u32])
+}
+
+fn landing(bytes: &[u8; LANDING_BYTES]) -> Result<(Original, u32), Error> {
+    pair(bytes).map(|[last_byte, place]| (Original(last_byte), place))
+}
+
+fn selection(pairs: Vec<[u32; 2]>) -> Result<Selection, Error> {
+    Selection::from_pairs(pairs.into_iter()).ok_or(Error::Inconsistent)
 }
 
 fn probe_number(probe: Probe) -> u64 {

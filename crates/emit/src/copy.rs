@@ -15,7 +15,7 @@ use wire::recovery::Run;
 use crate::Probe;
 use crate::cache::BlockAccesses;
 use crate::chunk::{Original, Stretch};
-use crate::events::Events;
+use crate::events::{Events, Selection};
 use crate::exact::Cell;
 use crate::statistics::Statistics;
 
@@ -26,6 +26,8 @@ pub struct ModuleCopy {
     pub(crate) cluster: usize,
     pub(crate) probe: Probe,
     pub(crate) events: Events,
+    /// Places that note events; `None`: all.
+    pub(crate) selection: Option<Selection>,
     pub(crate) code: Vec<u8>,
     /// Where the literals start.
     pub(crate) literals: u32,

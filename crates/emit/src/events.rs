@@ -36,8 +36,9 @@
 //! instruction, which loads the same, is where the program finds itself.
 //!
 //! **Which loads.** Moves from memory to a whole general register, with or without extension. Loads of parts of registers, of vectors, and operands of
-//! arithmetic are not noted, but counted ([`crate::Statistics::loads_not_noted`]).
+//! arithmetic are not noted, but counted ([`crate::Statistics::loads_not_noted`]). A [`Selection`] leaves places out.
 
+mod selection;
 pub(crate) mod sources;
 
 use flow::graph::BlockId;
@@ -54,6 +55,7 @@ use crate::chunk::{Chunk, Original};
 use crate::classify::{self, Body};
 use crate::function::Function;
 use crate::{exits, probe};
+pub use selection::{Candidate, Selection};
 use sources::{Operand, Source};
 
 /// What is noted: a set.
@@ -168,7 +170,7 @@ impl Function<'_, '_> {
 
     /// Notes what an instruction has loaded, behind which `live` is needed. Whether it has loaded something.
     pub fn write_event(&mut self, insn: &Instruction, live: Option<LiveSet>) -> bool {
-        if !self.module.options.events.has(Events::LOADS) {
+        if !self.module.events_at(self.original(Svma(insn.ip()))).has(Events::LOADS) {
             return false;
         }
         let Some(value) = loaded_register(insn) else {
@@ -184,10 +186,10 @@ impl Function<'_, '_> {
     /// Notes what is to be noted before an instruction, where `live` is needed; before the first one of a block, arguments, too. Whether there was
     /// anything.
     pub fn write_events_before(&mut self, block: BlockId, insn: &Instruction, live: LiveSet) -> bool {
-        let events = self.module.options.events;
-        if events.is_empty() {
+        if self.module.options.events.is_empty() {
             return false;
         }
+        let events = self.module.events_at(self.original(Svma(insn.ip())));
         let is_first = insn.ip() == self.flow.cfg.block(block).range.start.0;
         let arguments = if is_first && events.has(Events::ARGUMENTS) {
             sources::arguments(self.module.image, self.flow, block)

@@ -10,6 +10,7 @@ use wire::recovery::{Run, kind};
 
 use crate::chunk::{Chunk, Destination, Original, Stretch};
 use crate::copy::ModuleCopy;
+use crate::events::Selection;
 use crate::exact::Cell;
 use crate::module::{Module, REACH};
 use crate::statistics::{SkipReason, Skipped, Statistics};
@@ -25,12 +26,29 @@ const LITERAL_BYTES: usize = 8;
 /// Translates a module.
 #[must_use]
 pub fn translate(image: &Image<'_>, flow: &ModuleFlow, options: Options, executor: &impl Executor) -> ModuleCopy {
-    let module = Module::new(image, flow, options);
+    translate_module(&Module::new(image, flow, options, None), executor)
+}
+
+/// Translates a module so that only these places note events.
+#[must_use]
+pub fn translate_selected(
+    image: &Image<'_>,
+    flow: &ModuleFlow,
+    options: Options,
+    selection: Selection,
+    executor: &impl Executor,
+) -> ModuleCopy {
+    let copy = translate_module(&Module::new(image, flow, options, Some(&selection)), executor);
+    ModuleCopy { selection: Some(selection), ..copy }
+}
+
+fn translate_module(module: &Module<'_, '_>, executor: &impl Executor) -> ModuleCopy {
+    let Module { flow, options, .. } = *module;
     if !options.events.is_empty() && !options.probe.stays() {
-        return nothing(&module, SkipReason::EventsInBursts);
+        return nothing(module, SkipReason::EventsInBursts);
     }
     let ranges = chunk_ranges(&flow.functions);
-    let chunks = executor.map(&ranges, |range| write_chunk(&module, range.clone()));
+    let chunks = executor.map(&ranges, |range| write_chunk(module, range.clone()));
     let mut first = Chunk::default();
     let stubs = stubs::write(&mut first, options);
     first.align(ALIGNMENT as u32);
@@ -39,9 +57,9 @@ pub fn translate(image: &Image<'_>, flow: &ModuleFlow, options: Options, executo
     let code_len: usize = first.asm.code.len() + chunks.iter().map(|chunk| chunk.asm.code.len()).sum::<usize>();
     let total_len = (code_len + n_literals * LITERAL_BYTES).next_multiple_of(ALIGNMENT);
     if total_len as u64 >= REACH {
-        return nothing(&module, SkipReason::ModuleTooLarge);
+        return nothing(module, SkipReason::ModuleTooLarge);
     }
-    let mut linker = Linker::new(&module, stubs, first, code_len as u32, total_len);
+    let mut linker = Linker::new(module, stubs, first, code_len as u32, total_len);
     linker.reserve(&chunks);
     let leaders = Leaders::new(linker.copy.code.len() as u32, &chunks);
     for chunk in chunks {
@@ -95,6 +113,7 @@ fn empty(module: &Module<'_, '_>) -> ModuleCopy {
         cluster: module.options.cluster,
         probe: module.options.probe,
         events: module.options.events,
+        selection: None,
         code: Vec::new(),
         literals: 0,
         addresses: Vec::new(),

@@ -11,6 +11,7 @@ use image::{Image, Svma, SvmaRange};
 use rustc_hash::FxHashSet;
 
 use crate::chunk::Original;
+use crate::events::{Events, Selection};
 use crate::statistics::SkipReason;
 use crate::{Options, image_base};
 
@@ -20,6 +21,8 @@ pub(crate) struct Module<'a, 'data> {
     pub image: &'a Image<'data>,
     pub flow: &'a ModuleFlow,
     pub options: Options,
+    /// Places that note events; `None`: all.
+    selection: Option<&'a Selection>,
     pub base: Svma,
     /// Bytes from the base to the end of the last segment.
     len: u64,
@@ -44,7 +47,12 @@ const SEQUENCE_BYTES: usize = 32;
 const SEQUENCE_START: u64 = 8;
 
 impl<'a, 'data> Module<'a, 'data> {
-    pub fn new(image: &'a Image<'data>, flow: &'a ModuleFlow, options: Options) -> Module<'a, 'data> {
+    pub fn new(
+        image: &'a Image<'data>,
+        flow: &'a ModuleFlow,
+        options: Options,
+        selection: Option<&'a Selection>,
+    ) -> Module<'a, 'data> {
         let base = image_base(image);
         let sequences = restartable_sequences(image);
         let skips: Vec<Option<SkipReason>> =
@@ -55,6 +63,7 @@ impl<'a, 'data> Module<'a, 'data> {
             image,
             flow,
             options,
+            selection,
             base,
             len,
             skips,
@@ -64,6 +73,11 @@ impl<'a, 'data> Module<'a, 'data> {
         };
         module.reached = module.copied().flat_map(|id| module.reached_by(id)).collect();
         module
+    }
+
+    /// What is noted about an instruction.
+    pub fn events_at(&self, at: Original) -> Events {
+        self.selection.map_or(self.options.events, |selection| selection.at(at))
     }
 
     pub fn ids(&self) -> impl Iterator<Item = FunctionId> + use<> {

@@ -47,6 +47,10 @@ pub enum Error {
     NumberTooLarge,
     /// An expression without a component.
     Empty,
+    /// Memory is not accessed in pieces of this size.
+    AccessBytes(u64),
+    /// A range of addresses that ends before it starts.
+    EmptyRange,
     /// Something else is expected here.
     Expected(&'static str),
 }
@@ -70,6 +74,10 @@ impl fmt::Display for Error {
             Error::TooDeep => write!(f, "more than 8 components inside each other"),
             Error::NumberTooLarge => write!(f, "the number is too large"),
             Error::Empty => write!(f, "there is no component; an example is `H[P256]2048 A16`"),
+            Error::AccessBytes(n) => {
+                write!(f, "no instruction accesses {n} bytes at once; give 1, 2, 4, 8, 16, 32 or 64")
+            }
+            Error::EmptyRange => write!(f, "nothing is before the end of this range; ranges are START..END"),
             Error::Expected(what) => write!(f, "expected {what}"),
         }
     }

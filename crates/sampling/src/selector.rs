@@ -1,210 +1,293 @@
-//! Which instructions are profiled: predicates over an event, and several types of profile at once.
+//! Which events are noted: a set of places in programs, as text.
 //!
-//! A compressor does not look into tuples, so one can serve several profiles; a tag in the tuple says which one a message belongs to.
+//! ```text
+//! set     = part { "|" part }          in any of them
+//! part    = each { "&" each }          in all of them
+//! each    = "!" each | "(" set ")" | word | places
+//! word    = "all" | class | "load" bytes | "store" bytes | "module:" name | "function:" name
+//! places  = range { "," range }        addresses in the file of a module
+//! range   = address [ ".." address ]   hexadecimal, with 0x; the end is not in it
+//! ```
+//!
+//! A name with blanks or one of `&|!()` goes in double quotes. A compressor does not look into tuples, so one can serve several types of profile at once; which of
+//! them a message belongs to, its tuple says, and the classes `value`, `argument`, `address`, `target` and `type` select by it.
+//!
+//! Selecting is done once for each place, when code is translated: what is not selected costs nothing.
+
+mod parse;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::fmt;
+use core::ops::{BitOr, Range};
+use core::str::FromStr;
 
-use crate::compressor::Tuple;
+use crate::error::ParseError;
 
-/// What an instruction does, as far as profiles are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum OpcodeClass {
-    /// Reads memory.
-    Load,
-    /// Writes memory.
-    Store,
-    /// Jumps or does not.
-    ConditionalBranch,
-    /// Always jumps to the same place.
-    DirectJump,
-    /// Jumps to a computed place.
-    IndirectJump,
-    /// Calls the same function always.
-    DirectCall,
-    /// Calls a computed function.
-    IndirectCall,
-    /// Returns.
-    Return,
-    /// Anything else.
-    Other,
+/// A set of properties of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Classes(u16);
+
+impl Classes {
+    /// None.
+    pub const NONE: Classes = Classes(0);
+    /// The instruction reads memory.
+    pub const LOAD: Classes = Classes(1);
+    /// The instruction writes memory.
+    pub const STORE: Classes = Classes(1 << 1);
+    /// The instruction calls.
+    pub const CALL: Classes = Classes(1 << 2);
+    /// The instruction jumps.
+    pub const JUMP: Classes = Classes(1 << 3);
+    /// What is noted is what was loaded.
+    pub const VALUE: Classes = Classes(1 << 4);
+    /// What is noted is an argument of a function.
+    pub const ARGUMENT: Classes = Classes(1 << 5);
+    /// What is noted is an address of memory.
+    pub const ADDRESS: Classes = Classes(1 << 6);
+    /// What is noted is where control goes.
+    pub const TARGET: Classes = Classes(1 << 7);
+    /// What is noted is a table of methods.
+    pub const TYPE: Classes = Classes(1 << 8);
+
+    const NAMES: [(&'static str, Classes); 9] = [
+        ("load", Classes::LOAD),
+        ("store", Classes::STORE),
+        ("call", Classes::CALL),
+        ("jump", Classes::JUMP),
+        ("value", Classes::VALUE),
+        ("argument", Classes::ARGUMENT),
+        ("address", Classes::ADDRESS),
+        ("target", Classes::TARGET),
+        ("type", Classes::TYPE),
+    ];
+
+    /// Whether all of these are in the set.
+    #[must_use]
+    pub fn has(self, others: Classes) -> bool {
+        self.0 & others.0 == others.0
+    }
 }
 
-/// What is known of an event before it becomes a tuple.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Address of the instruction.
+impl BitOr for Classes {
+    type Output = Classes;
+
+    fn bitor(self, others: Classes) -> Classes {
+        Classes(self.0 | others.0)
+    }
+}
+
+/// Something that could be noted, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Address of the instruction in the file of its module.
     pub pc: u64,
-    /// The value loaded, the address accessed, the target.
-    pub value: u64,
-    /// What the instruction does.
-    pub class: OpcodeClass,
-    /// The module, by a number of the caller's.
-    pub module: u32,
-    /// The function, by a number of the caller's.
-    pub function: u32,
+    /// Its properties.
+    pub classes: Classes,
+    /// Bytes of memory that the instruction accesses; 0: none.
+    pub bytes: u32,
+    /// Name of the module's file.
+    pub module: &'a str,
+    /// Which of [`Selector::function_names`] the function is called by.
+    pub functions: &'a [&'a str],
 }
 
-/// A set of instructions.
+/// A set of places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// Every instruction.
+    /// Every place.
     All,
-    /// Instructions of a class.
-    Class(OpcodeClass),
-    /// Instructions with addresses in a range.
-    PcRange(Range<u64>),
-    /// Instructions of a module.
-    Module(u32),
-    /// Instructions of a function.
-    Function(u32),
-    /// Listed instructions.
-    Pcs(PcList),
-    /// Instructions in any of these sets.
+    /// Places with a property.
+    Class(Classes),
+    /// Places with a property that access so many bytes.
+    Access(Classes, u32),
+    /// Places with addresses in one of these ranges.
+    Places(Box<[Range<u64>]>),
+    /// Places in modules whose file name has this text.
+    Module(String),
+    /// Places in functions of this name.
+    Function(String),
+    /// Places in any of these sets.
     AnyOf(Box<[Selector]>),
-    /// Instructions in all of these sets.
+    /// Places in all of these sets.
     AllOf(Box<[Selector]>),
-    /// Instructions not in this set.
+    /// Places not in this set.
     Not(Box<Selector>),
 }
 
 impl Selector {
-    /// Whether an event is selected.
+    /// Whether it is in the set.
     #[must_use]
-    pub fn selects(&self, event: &Event) -> bool {
+    pub fn selects(&self, candidate: &Candidate<'_>) -> bool {
         match self {
             Selector::All => true,
-            Selector::Class(class) => event.class == *class,
-            Selector::PcRange(range) => range.contains(&event.pc),
-            Selector::Module(module) => event.module == *module,
-            Selector::Function(function) => event.function == *function,
-            Selector::Pcs(pcs) => pcs.contains(event.pc),
-            Selector::AnyOf(selectors) => selectors.iter().any(|selector| selector.selects(event)),
-            Selector::AllOf(selectors) => selectors.iter().all(|selector| selector.selects(event)),
-            Selector::Not(selector) => !selector.selects(event),
+            Selector::Class(class) => candidate.classes.has(*class),
+            Selector::Access(class, bytes) => candidate.classes.has(*class) && candidate.bytes == *bytes,
+            Selector::Places(ranges) => ranges.iter().any(|range| range.contains(&candidate.pc)),
+            Selector::Module(text) => candidate.module.contains(text.as_str()),
+            Selector::Function(name) => candidate.functions.contains(&name.as_str()),
+            Selector::AnyOf(sets) => sets.iter().any(|set| set.selects(candidate)),
+            Selector::AllOf(sets) => sets.iter().all(|set| set.selects(candidate)),
+            Selector::Not(set) => !set.selects(candidate),
+        }
+    }
+
+    /// The names of functions in it.
+    #[must_use]
+    pub fn function_names(&self) -> Vec<&str> {
+        match self {
+            Selector::Function(name) => [name.as_str()].into(),
+            Selector::AnyOf(sets) | Selector::AllOf(sets) => sets.iter().flat_map(Selector::function_names).collect(),
+            Selector::Not(set) => set.function_names(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn any_of(mut sets: Vec<Selector>) -> Selector {
+        match sets.len() {
+            1 => sets.remove(0),
+            _ => Selector::AnyOf(sets.into_boxed_slice()),
+        }
+    }
+
+    fn all_of(mut sets: Vec<Selector>) -> Selector {
+        match sets.len() {
+            1 => sets.remove(0),
+            _ => Selector::AllOf(sets.into_boxed_slice()),
         }
     }
 }
 
-/// Addresses in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PcList(Box<[u64]>);
-
-impl FromIterator<u64> for PcList {
-    fn from_iter<I: IntoIterator<Item = u64>>(pcs: I) -> PcList {
-        let mut pcs: Vec<u64> = pcs.into_iter().collect();
-        pcs.sort_unstable();
-        pcs.dedup();
-        PcList(pcs.into_boxed_slice())
+impl FromIterator<Selector> for Selector {
+    /// What is in any of them.
+    fn from_iter<I: IntoIterator<Item = Selector>>(sets: I) -> Selector {
+        Selector::any_of(sets.into_iter().collect())
     }
 }
 
-impl PcList {
-    /// Whether the list has an address.
-    #[must_use]
-    pub fn contains(&self, pc: u64) -> bool {
-        self.0.binary_search(&pc).is_ok()
+impl FromStr for Selector {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Selector, ParseError> {
+        parse::parse(text)
     }
 }
 
-/// The number of a type of profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProfileTag(pub u8);
-
-/// A tuple that says which profile it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TypedTuple {
-    /// The profile.
-    pub tag: ProfileTag,
-    /// Address of the instruction.
-    pub pc: u64,
-    /// What happened there.
-    pub value: u64,
-}
-
-impl Tuple for TypedTuple {
-    /// User addresses have 47 bits, so that the highest byte is free.
-    #[inline]
-    fn key(&self) -> [u64; 2] {
-        [self.pc ^ (u64::from(self.tag.0) << 56), self.value]
+/// As it is parsed.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Selector::All => f.write_str("all"),
+            Selector::Class(class) => f.write_str(name_of(*class)),
+            Selector::Access(class, bytes) => write!(f, "{}{bytes}", name_of(*class)),
+            Selector::Places(ranges) => write_separated(f, ranges, ",", |f, range| {
+                if range.end - range.start == 1 {
+                    write!(f, "{:#x}", range.start)
+                } else {
+                    write!(f, "{:#x}..{:#x}", range.start, range.end)
+                }
+            }),
+            Selector::Module(text) => write_name(f, "module:", text),
+            Selector::Function(name) => write_name(f, "function:", name),
+            Selector::AnyOf(sets) => write_separated(f, sets, " | ", |f, set| write!(f, "{set}")),
+            Selector::AllOf(sets) => write_separated(f, sets, " & ", write_part),
+            Selector::Not(set) => {
+                f.write_str("!")?;
+                write_part(f, set)
+            }
+        }
     }
 }
 
-/// Types of profile that are taken at once; their tags are their numbers.
-#[derive(Clone, Debug, Default)]
-pub struct ProfileTypes {
-    selectors: Vec<Selector>,
+fn name_of(class: Classes) -> &'static str {
+    Classes::NAMES.iter().find(|&&(_, each)| each == class).map_or("all", |(name, _)| name)
 }
 
-impl ProfileTypes {
-    /// No type.
-    #[must_use]
-    pub fn new() -> ProfileTypes {
-        ProfileTypes::default()
+fn write_part(f: &mut fmt::Formatter<'_>, set: &Selector) -> fmt::Result {
+    match set {
+        Selector::AnyOf(_) | Selector::AllOf(_) => write!(f, "({set})"),
+        _ => write!(f, "{set}"),
     }
+}
 
-    /// One more type, if there are less than 256.
-    pub fn add(&mut self, selector: Selector) -> Option<ProfileTag> {
-        let tag = u8::try_from(self.selectors.len()).ok()?;
-        self.selectors.push(selector);
-        Some(ProfileTag(tag))
-    }
+fn write_name(f: &mut fmt::Formatter<'_>, prefix: &str, name: &str) -> fmt::Result {
+    let quote = if name.chars().all(parse::is_plain) { "" } else { "\"" };
+    write!(f, "{prefix}{quote}{name}{quote}")
+}
 
-    /// The tuples of an event: one for each type that selects it.
-    pub fn tuples(&self, event: Event) -> impl Iterator<Item = TypedTuple> {
-        let selecting = self.selectors.iter().enumerate().filter(move |(_, selector)| selector.selects(&event));
-        selecting.map(move |(tag, _)| TypedTuple { tag: ProfileTag(tag as u8), pc: event.pc, value: event.value })
+fn write_separated<T>(
+    f: &mut fmt::Formatter<'_>,
+    items: &[T],
+    separator: &str,
+    write: impl Fn(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    for (index, item) in items.iter().enumerate() {
+        f.write_str(if index == 0 { "" } else { separator })?;
+        write(f, item)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
+    use alloc::string::ToString as _;
 
-    const LOAD: Event = Event { pc: 0x1000, value: 7, class: OpcodeClass::Load, module: 1, function: 20 };
+    const LOAD: Candidate<'_> = Candidate {
+        pc: 0x1000,
+        classes: Classes(Classes::LOAD.0 | Classes::VALUE.0),
+        bytes: 8,
+        module: "libc.so.6",
+        functions: &["qsort"],
+    };
 
     #[test]
     fn each_selector_selects_what_it_says() {
-        let cases = [
-            (Selector::All, true),
-            (Selector::Class(OpcodeClass::Load), true),
-            (Selector::Class(OpcodeClass::Store), false),
-            (Selector::PcRange(0x1000..0x1001), true),
-            (Selector::PcRange(0..0x1000), false),
-            (Selector::Module(1), true),
-            (Selector::Module(2), false),
-            (Selector::Function(20), true),
-            (Selector::Function(1), false),
-            (Selector::Pcs([9, 0x1000, 9].into_iter().collect()), true),
-            (Selector::Pcs([].into_iter().collect()), false),
-            (Selector::AnyOf(Box::new([Selector::Module(2), Selector::Function(20)])), true),
-            (Selector::AllOf(Box::new([Selector::Module(2), Selector::Function(20)])), false),
-            (Selector::Not(Box::new(Selector::Module(2))), true),
-        ];
-        for (selector, expected) in cases {
-            assert_eq!(selector.selects(&LOAD), expected, "{selector:?}");
+        for text in [
+            "all",
+            "load",
+            "value",
+            "load8",
+            "0x1000",
+            "0xfff..0x1001",
+            "0x1,0x2..0x10,0x1000",
+            "module:libc",
+            "function:qsort",
+            "function:main | load",
+            "load & module:libc & function:qsort",
+            "!store",
+            "!(store | function:main)",
+            "store & function:main | load8",
+        ] {
+            assert!(text.parse::<Selector>().unwrap().selects(&LOAD), "{text}");
+        }
+        for text in [
+            "store",
+            "address",
+            "load4",
+            "store8",
+            "0x1001",
+            "0x0..0x1000",
+            "module:libm",
+            "function:main",
+            "function:qsor",
+            "load & store",
+            "!load",
+            "!(load & value)",
+            "load & (store | function:main)",
+        ] {
+            assert!(!text.parse::<Selector>().unwrap().selects(&LOAD), "{text}");
         }
     }
 
     #[test]
-    fn an_event_goes_to_every_profile_that_selects_it_under_its_own_key() {
-        let mut types = ProfileTypes::new();
-        let values = types.add(Selector::Class(OpcodeClass::Load)).unwrap();
-        types.add(Selector::Class(OpcodeClass::DirectCall)).unwrap();
-        let hot = types.add(Selector::PcRange(0..0x2000)).unwrap();
-        let tuples: Vec<TypedTuple> = types.tuples(LOAD).collect();
-        let typed = |tag| TypedTuple { tag, pc: 0x1000, value: 7 };
-        assert_eq!(tuples, vec![typed(values), typed(hot)]);
-        assert_ne!(tuples[0].key(), tuples[1].key());
-    }
-
-    #[test]
-    fn there_are_256_tags() {
-        let mut types = ProfileTypes::new();
-        assert!((0..256).all(|_| types.add(Selector::All).is_some()));
-        assert_eq!(types.add(Selector::All), None);
+    fn several_are_one_that_selects_what_any_of_them_does() {
+        let sets = || ["store", "function:qsort & load"].map(|text| text.parse::<Selector>().unwrap()).into_iter();
+        let both: Selector = sets().collect();
+        assert!(both.selects(&LOAD));
+        assert_eq!(both.function_names(), ["qsort"]);
+        assert_eq!(both.to_string().parse::<Selector>().unwrap(), both);
+        assert_eq!(sets().take(1).collect::<Selector>(), Selector::Class(Classes::STORE));
     }
 }

@@ -18,6 +18,7 @@ mod perturbation;
 mod process;
 mod progress;
 mod runtime_file;
+mod select;
 mod session;
 mod summary;
 mod tally;

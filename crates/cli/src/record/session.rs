@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use attach::{Joined, Listener, Process, Settings};
 use profile::builder::Options;
 use profile::{Builder, Profile};
+use sampling::selector::Selector;
 use store::Recording;
 use wire::control::TickSource;
 
@@ -29,7 +30,7 @@ use crate::record::process::Watched;
 use crate::record::summary;
 use crate::record::tally::{Cost, Tally, Yields};
 use crate::record::trace_check::Findings;
-use crate::record::translation::{FileKey, Translator};
+use crate::record::translation::{Content, FileKey, Translator};
 use crate::record::work::{Done, Work};
 
 const ADJUST_EVERY: Duration = Duration::from_millis(50);
@@ -138,9 +139,10 @@ impl<'a> Session<'a> {
             (None, crate::props::Probe::Trace) => emit::Probe::Trace,
             (None, crate::props::Probe::None | crate::props::Probe::Off) => emit::Probe::None,
         };
+        let content = Content { probe, events: props.noted, selector: props.selector.clone() };
         let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
         let keeps_flow = props.verify || props.exact.is_some();
-        let translator = Arc::new(Translator::new(props.use_cache, probe, props.noted, keeps_flow, guide, n_threads));
+        let translator = Arc::new(Translator::new(props.use_cache, content, keeps_flow, guide, n_threads));
         let (send_done, done) = channel();
         let work = Work::start(Arc::clone(&translator), send_done);
         let (send_joined, joined) = channel();
@@ -337,6 +339,11 @@ impl<'a> Session<'a> {
     /// Whether a translation that the next run can use is under way.
     pub fn prepares_next_run(&self) -> bool {
         self.props.use_cache && (self.work.is_wanted() || self.work.is_indexing())
+    }
+
+    /// Where events are noted, if not everywhere.
+    pub fn selector(&self) -> Option<&Selector> {
+        self.props.selector.as_ref()
     }
 
     pub fn is_translating(&self) -> bool {

@@ -294,6 +294,8 @@ pub struct Modules {
     pub n_from_cache: usize,
     pub n_functions: u64,
     pub n_instructions: u64,
+    /// Places that note events.
+    pub n_noting: u64,
     pub time: Duration,
 }
 
@@ -306,6 +308,7 @@ impl Modules {
             modules.n_from_cache += usize::from(translation.from_cache);
             modules.n_functions += statistics.functions;
             modules.n_instructions += statistics.instructions;
+            modules.n_noting += statistics.events;
             modules.time += translation.time;
         }
         modules

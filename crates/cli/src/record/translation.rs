@@ -20,9 +20,11 @@ use image::Image;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ReadCache, ReadRef};
 use profile::ModuleCode;
+use sampling::selector::Selector;
 
 use crate::record::code::module_code;
 use crate::record::guide::Guide;
+use crate::record::select;
 use crate::record::trace_check::BlockIndex;
 use crate::record::unwind::UnwindSections;
 use crate::threads::Threads;
@@ -66,12 +68,20 @@ pub struct FileKey {
 #[derive(Debug)]
 pub struct Translator {
     cache: Option<PathBuf>,
-    probe: emit::Probe,
-    events: emit::Events,
+    content: Content,
     keeps_flow: bool,
     guide: Guide,
     n_threads: NonZeroUsize,
     known: Mutex<HashMap<FileKey, Arc<Mutex<Option<Known>>>>>,
+}
+
+/// What copies record.
+#[derive(Debug)]
+pub struct Content {
+    pub probe: emit::Probe,
+    pub events: emit::Events,
+    /// Where events are noted; `None`: everywhere.
+    pub selector: Option<Selector>,
 }
 
 type Known = Result<Arc<Translation>, String>;
@@ -79,14 +89,13 @@ type Known = Result<Arc<Translation>, String>;
 impl Translator {
     pub fn new(
         use_cache: bool,
-        probe: emit::Probe,
-        events: emit::Events,
+        content: Content,
         keeps_flow: bool,
         guide: Guide,
         n_threads: NonZeroUsize,
     ) -> Translator {
         let cache = use_cache.then(cache_folder).flatten();
-        Translator { cache, probe, events, keeps_flow, guide, n_threads, known: Mutex::default() }
+        Translator { cache, content, keeps_flow, guide, n_threads, known: Mutex::default() }
     }
 
     /// The translation of a mapped file. Threads that ask for the same file wait for the first.
@@ -116,8 +125,15 @@ impl Translator {
         let threads = Threads(self.n_threads);
         let mut flow = flow::analyze(&image, &threads);
         self.guide.apply(&key.path, build_id.as_deref(), &mut flow);
-        let options = emit::Options { cluster: key.cluster, probe: self.probe, events: self.events };
-        let copy = emit::translate(&image, &flow, options, &threads);
+        let Content { probe, events, ref selector } = self.content;
+        let options = emit::Options { cluster: key.cluster, probe, events };
+        let copy = match selector {
+            Some(selector) => {
+                let places = select::places(selector, &key.path, &image, &flow, events, &threads);
+                emit::translate_selected(&image, &flow, options, places, &threads)
+            }
+            None => emit::translate(&image, &flow, options, &threads),
+        };
         let time = started.elapsed();
         if let Some(path) = cached_at {
             // A cache that cannot be written only makes the next run slower.
@@ -175,7 +191,9 @@ impl Translator {
             None => (&key.path, source.modified).hash(&mut hasher),
         }
         // The same build-id with another size is another file, whatever it claims.
-        (source.len, key.cluster, self.probe, self.events, own_identity()).hash(&mut hasher);
+        let Content { probe, events, selector } = &self.content;
+        (source.len, key.cluster, probe, events, own_identity()).hash(&mut hasher);
+        selector.as_ref().map(Selector::to_string).hash(&mut hasher);
         self.guide.identity(&key.path, build_id).hash(&mut hasher);
         let name = key.path.file_name().unwrap_or_default().to_string_lossy();
         format!("{name}-{:016x}.copy", hasher.finish())
@@ -196,13 +214,13 @@ impl Translator {
 
 /// Where the bytes of a module are.
 struct Source {
-    content: Content,
+    bytes: Bytes,
     len: u64,
     /// When the file was last changed; nothing for code without a file.
     modified: (i64, i64),
 }
 
-enum Content {
+enum Bytes {
     File(File),
     Memory(Vec<u8>),
 }
@@ -211,7 +229,7 @@ impl Source {
     fn open(key: &FileKey) -> Result<Source> {
         if key.path.as_os_str() == attach::VDSO {
             let bytes = kernel_code()?;
-            return Ok(Source { len: bytes.len() as u64, content: Content::Memory(bytes), modified: (0, 0) });
+            return Ok(Source { len: bytes.len() as u64, bytes: Bytes::Memory(bytes), modified: (0, 0) });
         }
         let file = File::open(&key.path)?;
         let metadata = file.metadata()?;
@@ -219,13 +237,13 @@ impl Source {
             bail!("the file on disk is not the one that was loaded");
         }
         let modified = (metadata.mtime(), metadata.mtime_nsec());
-        Ok(Source { content: Content::File(file), len: metadata.len(), modified })
+        Ok(Source { bytes: Bytes::File(file), len: metadata.len(), modified })
     }
 
     fn read(&self) -> Result<Vec<u8>> {
-        match &self.content {
-            Content::Memory(bytes) => Ok(bytes.clone()),
-            Content::File(file) => {
+        match &self.bytes {
+            Bytes::Memory(bytes) => Ok(bytes.clone()),
+            Bytes::File(file) => {
                 let mut bytes = vec![0; usize::try_from(self.len)?];
                 file.read_exact_at(&mut bytes, 0)?;
                 Ok(bytes)
@@ -234,17 +252,17 @@ impl Source {
     }
 
     fn build_id(&self) -> Result<Option<String>> {
-        match &self.content {
-            Content::Memory(bytes) => build_id(&ElfFile64::parse(bytes.as_slice())?),
-            Content::File(file) => build_id(&ElfFile64::parse(&ReadCache::new(file.try_clone()?))?),
+        match &self.bytes {
+            Bytes::Memory(bytes) => build_id(&ElfFile64::parse(bytes.as_slice())?),
+            Bytes::File(file) => build_id(&ElfFile64::parse(&ReadCache::new(file.try_clone()?))?),
         }
     }
 
     /// Build-id and unwind information, without reading the whole file. A file too damaged for that may still have code.
     fn facts(&self) -> Result<(Option<String>, UnwindSections)> {
-        match &self.content {
-            Content::Memory(bytes) => facts(bytes.as_slice()),
-            Content::File(file) => facts(&ReadCache::new(file.try_clone()?)),
+        match &self.bytes {
+            Bytes::Memory(bytes) => facts(bytes.as_slice()),
+            Bytes::File(file) => facts(&ReadCache::new(file.try_clone()?)),
         }
     }
 }

@@ -145,3 +145,35 @@ fn targets_of_calls_and_jumps_are_counted() {
     assert_eq!((address.count.value, address.values.len()), (N_CALLS, 4), "{address:?}");
     assert_eq!(facts["value_events"], facts["value_events_told"]);
 }
+
+/// Also with copies from the cache, and with those of another choice in it.
+#[test]
+fn only_what_is_selected_is_noted() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("targets.c").flags(&["-O1", "-fno-pie", "-no-pie"]).build();
+    let places = |select: &[&str]| {
+        let noted = ["--exact=blocks", "--values", "--call-targets", "--addresses", "--compress", "none"];
+        let select = select.iter().flat_map(|&text| ["--select", text]);
+        let options: Vec<&str> = noted.into_iter().chain(select).collect();
+        let (profile, facts) = recorded_with_output(&executable, &options, "7170325512\n");
+        let sites = value_sites(&profile, None);
+        let name = |site: &ValueSite| profile.functions[site.function.expect("in a function").index()].name.clone();
+        // Where jumps through tables go follows from the edges.
+        let noted = sites.iter().filter(|site| site.kind != ValueKind::JumpTarget);
+        let mut found: Vec<(String, ValueKind)> = noted.map(|site| (name(site), site.kind)).collect();
+        found.sort();
+        found.dedup();
+        (found, number(&facts, "value_places"), facts["select"].clone())
+    };
+    let of = |name: &str, kind: ValueKind| (name.to_owned(), kind);
+    let targets = places(&["target & function:call_method"]);
+    let expected = vec![of("call_method", ValueKind::CallTarget)];
+    assert_eq!(targets, (expected, 1, "target & function:call_method".to_owned()));
+    assert_eq!(places(&["target & function:call_method"]), targets);
+    let (found, ..) = places(&["function:call_pointer & argument", "address & load & function:call_method"]);
+    let arguments = [0, 1].map(|index| of("call_pointer", ValueKind::Argument(index)));
+    assert_eq!(found, [&[of("call_method", ValueKind::Address)], &arguments[..]].concat());
+    assert_eq!(places(&["store2 & module:no_such_module"]).1, 0);
+}

@@ -72,8 +72,13 @@ fn has_plain_address(insn: &Instruction) -> bool {
 
 /// Whether an instruction reads memory through an operand.
 pub(super) fn reads_memory(insn: &Instruction) -> bool {
+    accesses_operand(insn, |access| matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite))
+}
+
+/// Whether an instruction accesses memory through an operand in a way that counts.
+pub(super) fn accesses_operand(insn: &Instruction, counts: fn(OpAccess) -> bool) -> bool {
     let is_explicit = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory);
-    is_explicit && accesses(insn, |access| matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite))
+    is_explicit && accesses(insn, counts)
 }
 
 fn accesses(insn: &Instruction, counts: fn(OpAccess) -> bool) -> bool {

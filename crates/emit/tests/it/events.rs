@@ -1,6 +1,7 @@
 //! Copies that note what instructions load, and other values.
 
-use emit::{Counting, Events, ModuleCopy, Probe, SkipReason};
+use emit::{Candidate, Counting, Events, ModuleCopy, Options, Position, Probe, Selection, SkipReason};
+use flow::Sequential;
 use wire::sample::EndReason;
 
 use crate::fixture::{assemble, check_with, parse, translate_with};
@@ -97,4 +98,44 @@ fn every_fix_up_and_every_run_matters() {
         every_fix_up_of_a_copy_matters(&file, Probe::Exact(Counting::Nothing), events);
         every_run_of_a_copy_matters(&file, Probe::Exact(Counting::Blocks), events);
     }
+}
+
+/// Translates with the chosen places only, verifies, and stores and reads it.
+fn check_selected(file: &[u8], events: Events, is_wanted: impl Fn(&Candidate) -> bool + Sync) -> ModuleCopy {
+    let image = parse(file);
+    let flow = flow::analyze(&image, &Sequential);
+    let options = Options { cluster: 1, probe: Probe::Exact(Counting::Blocks), events };
+    let selection = Selection::choose(&image, &flow, events, &Sequential, is_wanted);
+    let copy = emit::translate_selected(&image, &flow, options, selection, &Sequential);
+    emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(ModuleCopy::from_bytes(&copy.to_bytes()).as_ref(), Ok(&copy));
+    copy
+}
+
+#[test]
+fn places_that_are_not_selected_cost_nothing() {
+    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED].concat());
+    let position =
+        Position { module_base: 0x40_0000, copy: 0x50_0000, cluster_lo: 0x40_0000, first_cell: 0, first_key: 0 };
+    let code = |copy: &ModuleCopy| copy.place(&position).expect("in reach");
+    let (_, without) = translate_with(&parse(&file), Probe::Exact(Counting::Blocks), Events::NONE);
+    assert_eq!(code(&check_selected(&file, Events::ALL, |_| false)), code(&without));
+    let (_, with) = translate_with(&parse(&file), Probe::Exact(Counting::Blocks), Events::ALL);
+    let all = check_selected(&file, Events::ALL, |_| true);
+    assert_eq!((code(&all), all.statistics()), (code(&with), with.statistics()));
+}
+
+#[test]
+fn what_is_selected_is_noted() {
+    let file = assemble(&format!(".globl _start\n_start: call calls\ncall addresses\n{NOTED}"));
+    let n_events =
+        |is_wanted: fn(&Candidate) -> bool| check_selected(&file, Events::ALL, is_wanted).statistics().events;
+    assert_eq!(n_events(|candidate| candidate.event == Events::CALL_TARGETS), 6);
+    assert_eq!(
+        n_events(|candidate| candidate.event == Events::ADDRESSES && candidate.writes && candidate.bytes == 8),
+        4
+    );
+    assert_eq!(n_events(|candidate| candidate.event == Events::ADDRESSES && candidate.bytes == 16), 1);
+    let one = |candidate: &Candidate| candidate.event == Events::LOADS && candidate.reads && candidate.bytes == 4;
+    assert_eq!(n_events(one), 1);
 }

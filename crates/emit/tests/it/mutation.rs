@@ -39,7 +39,7 @@ struct Layout {
 }
 
 const NO_EVENTS: Events = Events::NONE;
-const HEADER_WORDS: usize = 18;
+const HEADER_WORDS: usize = 19;
 const COUNTERS: usize = 13 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
 const STRETCH_BYTES: usize = 16;

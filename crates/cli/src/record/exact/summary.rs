@@ -102,6 +102,7 @@ pub fn facts(
     let sampled = (exact.what == Exact::SampledPaths).then(|| sampling_facts(session)).into_iter().flatten();
     let modules = Modules::of(session);
     let sum = |gaps: fn(&super::Gaps) -> u64| outcome.gaps.values().map(gaps).sum::<u64>().to_string();
+    let selected = session.selector().map(|selector| ("select", selector.to_string()));
     let mut facts = vec![
         ("command", ending.command.clone()),
         ("ended", ending.how.clone()),
@@ -123,6 +124,7 @@ pub fn facts(
         ("lost_contexts", totals.contexts.n_lost.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
+        ("value_places", modules.n_noting.to_string()),
         ("value_events", totals.values.counters.n_events.to_string()),
         ("value_messages", totals.values.counters.n_messages.to_string()),
         ("value_events_unsent", totals.values.counters.residue.to_string()),
@@ -136,6 +138,7 @@ pub fn facts(
     ];
     facts.extend(cache_facts(totals, outcome, exact));
     facts.extend(sampled);
+    facts.extend(selected);
     facts
 }
 
@@ -194,6 +197,10 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
             format!("{n_samples} path ends at {n_ticks} ticks; counts are samples: compare shares, not numbers"),
         );
     }
+    let modules = Modules::of(session);
+    if let Some(selector) = session.selector() {
+        line("selected", format!("{} places by {selector}", thousands(modules.n_noting)));
+    }
     let values = &totals.values.counters;
     if values.n_messages > 0 {
         let waits = if values.n_waits > 0 {
@@ -234,7 +241,6 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
     if totals.n_abandoned > 0 {
         line("given up", format!("{} processes ran on uncounted: strobe did not answer in time", totals.n_abandoned));
     }
-    let modules = Modules::of(session);
     line("modules", format!("{} translated ({} from the cache)", modules.n_translated, modules.n_from_cache));
     let problems = session.counters.problems.keys().chain(&outcome.problems);
     for problem in problems {

@@ -26,7 +26,7 @@ const ARGUMENT_REGISTERS: [Register; 6] =
 impl Walker<'_, '_> {
     /// What must be noted behind an instruction that the copy has taken over.
     pub fn event_behind(&self, site: Site<'_>) -> Option<Expected> {
-        let register = register_to_note(site.insn).filter(|_| self.notes(Events::LOADS))?;
+        let register = register_to_note(site.insn).filter(|_| self.notes(site.original, Events::LOADS))?;
         Some(self.expected(site.original, Kind::Load, Origin::Register(register)))
     }
 
@@ -59,13 +59,15 @@ impl Walker<'_, '_> {
         let mut all = first.map_or(Vec::new(), |(function, block)| self.expected_arguments(function, block, original));
         let Some(insn) = self.instruction_at(landing) else { return all };
         let memory = self.memory_operand(&insn);
-        if let Some(operand) = memory.filter(|_| self.notes(Events::ADDRESSES) && names_what_it_accesses(&insn)) {
+        if let Some(operand) =
+            memory.filter(|_| self.notes(original, Events::ADDRESSES) && names_what_it_accesses(&insn))
+        {
             all.push(self.expected(original, Kind::Address, Origin::Address(operand)));
         }
         let is_call = insn.code() == Code::Call_rm64;
         if let Some(Operand { base, index: Register::None, .. }) = memory
             && is_call
-            && self.notes(Events::METHOD_TABLES)
+            && self.notes(original, Events::METHOD_TABLES)
             && !matches!(base, Register::None | Register::RIP | Register::RSP | Register::RBP)
         {
             all.push(self.expected(original, Kind::MethodTable, Origin::Register(base.number())));
@@ -75,17 +77,21 @@ impl Walker<'_, '_> {
             OpKind::Register => Some(Origin::Register(insn.op0_register().full_register().number())),
             _ => memory.map(Origin::Loaded),
         };
-        if let Some(origin) = origin.filter(|_| is_call && self.notes(Events::CALL_TARGETS)) {
+        if let Some(origin) = origin.filter(|_| is_call && self.notes(original, Events::CALL_TARGETS)) {
             all.push(self.expected(original, Kind::CallTarget, origin));
         }
-        if let Some(origin) = origin.filter(|_| is_jump && self.notes(Events::JUMP_TARGETS)) {
+        if let Some(origin) = origin.filter(|_| is_jump && self.notes(original, Events::JUMP_TARGETS)) {
             all.push(self.expected(original, Kind::JumpTarget, origin));
         }
         all
     }
 
-    fn notes(&self, events: Events) -> bool {
-        self.index.copy.events.has(events)
+    fn notes(&self, original: Original, events: Events) -> bool {
+        let noted = match &self.index.copy.selection {
+            Some(selection) => selection.at(original),
+            None => self.index.copy.events,
+        };
+        noted.has(events)
     }
 
     fn expected(&self, original: Original, kind: Kind, origin: Origin) -> Expected {
@@ -109,7 +115,7 @@ impl Walker<'_, '_> {
     /// is also reached from within.
     fn expected_arguments(&self, function: &FunctionFlow, block: BlockId, original: Original) -> Vec<Expected> {
         let is_entry = function.cfg.block(block).range.start == function.entry;
-        if !is_entry || !self.notes(Events::ARGUMENTS) || !function.cfg.graph.in_edges(block).is_empty() {
+        if !is_entry || !self.notes(original, Events::ARGUMENTS) || !function.cfg.graph.in_edges(block).is_empty() {
             return Vec::new();
         }
         let mut effects = Effects::default();
