@@ -1,4 +1,4 @@
-//! Probes that note what instructions load, and other values ([`wire::events`]), in copies that are never left.
+//! Probes that note what instructions load, and other values ([`wire::events`]).
 //!
 //! The probe of a load follows its instruction, at the next twin point, and appends the register that was loaded. It needs a register for the place in the buffer;
 //! a full buffer shows by the place becoming 0:
@@ -19,7 +19,8 @@
 //! back:                                            back:
 //! ```
 //!
-//! Behind the function, `full` restores what is saved and goes to the gate, which empties the buffer and comes back to `back`:
+//! Behind the function, `full` restores what is saved. In a burst, it ends there, and the next tick empties the buffer. A copy that is never left goes to the
+//! gate, which empties the buffer and comes back to `back`:
 //!
 //! ```text
 //!     mov dword gs:[end_reason], EventsFull
@@ -54,7 +55,7 @@ use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
 use crate::classify::{self, Body};
 use crate::function::Function;
-use crate::{exits, probe};
+use crate::{Probe, exits, probe};
 pub use selection::{Candidate, Selection};
 use sources::{Operand, Source};
 
@@ -384,14 +385,19 @@ fn append(chunk: &mut Chunk, noted: Noted, place: Gpr, changes_flags: bool) {
     chunk.records.push(site);
 }
 
-/// Writes where probes of the function go that have filled the buffer.
-pub(crate) fn write_full(chunk: &mut Chunk) {
+/// Writes where probes of the function go that have filled the buffer: to the gate and back, or out of the burst.
+pub(crate) fn write_full(chunk: &mut Chunk, probe: Probe) {
     for FullEvents { label, back, original, saved } in std::mem::take(&mut chunk.full_events) {
         chunk.asm.bind(label);
         if saved != 0 {
             chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
             restore(chunk, saved);
         }
-        exits::write_detour(chunk, original, EndReason::EventsFull, back);
+        if probe.stays() {
+            exits::write_detour(chunk, original, EndReason::EventsFull, back);
+        } else {
+            chunk.begin_clean_probe(original);
+            chunk.leave(original, EndReason::EventsFull);
+        }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     function.write_edge_codes();
     function.write_arrivals();
     function.write_call_ends();
-    events::write_full(function.chunk);
+    events::write_full(function.chunk, module.options.probe);
     cache::write_others(function.chunk);
     exact::write_missed_ends(function.chunk);
     exact::samples::write_all(function.chunk);

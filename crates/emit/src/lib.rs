@@ -71,7 +71,7 @@ pub struct Options {
     pub cluster: usize,
     /// What probes do.
     pub probe: Probe,
-    /// What is noted beside; only in copies that are never left.
+    /// What is noted beside.
     pub events: Events,
 }
 

@@ -44,9 +44,6 @@ pub fn translate_selected(
 
 fn translate_module(module: &Module<'_, '_>, executor: &impl Executor) -> ModuleCopy {
     let Module { flow, options, .. } = *module;
-    if !options.events.is_empty() && !options.probe.stays() {
-        return nothing(module, SkipReason::EventsInBursts);
-    }
     let ranges = chunk_ranges(&flow.functions);
     let chunks = executor.map(&ranges, |range| write_chunk(module, range.clone()));
     let mut first = Chunk::default();

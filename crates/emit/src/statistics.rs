@@ -64,19 +64,12 @@ pub enum SkipReason {
     Unreadable = 3,
     /// The copy of the whole module would exceed 1 GiB.
     ModuleTooLarge = 4,
-    /// Events are noted in copies that are never left, and this one would be.
-    EventsInBursts = 5,
 }
 
 impl SkipReason {
     /// All reasons.
-    pub const ALL: [SkipReason; 5] = [
-        SkipReason::RestartableSequence,
-        SkipReason::OutOfRange,
-        SkipReason::Unreadable,
-        SkipReason::ModuleTooLarge,
-        SkipReason::EventsInBursts,
-    ];
+    pub const ALL: [SkipReason; 4] =
+        [SkipReason::RestartableSequence, SkipReason::OutOfRange, SkipReason::Unreadable, SkipReason::ModuleTooLarge];
 
     /// The reason with this number.
     #[must_use]

@@ -2,7 +2,8 @@
 //!
 //! Behind a load the walk to the next twin must have appended an event: the program's value of the register that was loaded, under the site of the
 //! load. Where the walk ends at an instruction, it must then have appended what is to be noted before that ([`expected`]). After each event it must have looked
-//! whether the buffer is full. A full buffer leads to the gate with the place to come back to in `twin`: the walk goes on there.
+//! whether the buffer is full. A full buffer ends a burst; in a copy that is never left it leads to the gate with the place to come back to in `twin`: the walk
+//! goes on there.
 
 mod expected;
 
@@ -21,7 +22,7 @@ use super::index::{loaded, offset_of};
 use super::state::{Flags, Needs, Point, RAX, RCX, State, Value};
 use super::step::Step;
 use super::transfer::Pending;
-use super::walk::{Landing, Place, Walker};
+use super::walk::{Goal, Landing, Place, Walker};
 use crate::chunk::Original;
 pub(super) use expected::Expected;
 
@@ -113,13 +114,13 @@ impl Appended {
         self.is_made = false;
     }
 
-    /// What has been appended must be this.
-    fn is(mut self, expected: impl Iterator<Item = Expected>) -> bool {
+    /// What has been appended, if nothing is left half done.
+    fn all(mut self) -> Option<impl Iterator<Item = Expected>> {
         let is_begun = Appended { done: self.done, ..Appended::default() } != self;
-        if is_begun && self.turn().is_none() {
-            return false;
+        if is_begun {
+            self.turn()?;
         }
-        self.done.into_iter().flatten().eq(expected)
+        Some(self.done.into_iter().flatten())
     }
 }
 
@@ -131,7 +132,30 @@ impl Walker<'_, '_> {
         }
         let before = landing.map(|landing| self.expected_before(landing));
         let expected = self.event.into_iter().chain(before.into_iter().flatten());
-        if state.event.is(expected) { Ok(()) } else { Err(super::Fault::Event { at }) }
+        let is_right = state.event.all().is_some_and(|appended| appended.eq(expected));
+        if is_right { Ok(()) } else { Err(super::Fault::Event { at }) }
+    }
+
+    /// Checks what has been appended where a burst ends: what belongs behind the instruction, and the first of what belongs before the next, which the
+    /// original then executes.
+    pub fn check_event_departure(&self, at: u32, state: &State, goal: Goal) -> Result<(), super::Fault> {
+        if self.index.copy.events.is_empty() {
+            return Ok(());
+        }
+        let place = if matches!(goal, Goal::Twin(..)) { Place::Within } else { Place::First };
+        let before = match state.point {
+            Point::At(block) => {
+                self.expected_before(&Landing { block, place, is_checked: false, looked_at_limit: false })
+            }
+            _ => Vec::new(),
+        };
+        let expected: Vec<Expected> = self.event.into_iter().chain(before).collect();
+        let n_behind = usize::from(self.event.is_some());
+        let is_right = state.event.all().is_some_and(|appended| {
+            let appended: Vec<Expected> = appended.collect();
+            appended.len() >= n_behind && expected.starts_with(&appended)
+        });
+        if is_right { Ok(()) } else { Err(super::Fault::Event { at }) }
     }
 
     /// Whether there may be probes before any instruction of a block.

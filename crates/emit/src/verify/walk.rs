@@ -245,7 +245,10 @@ impl<'a, 'data> Walker<'a, 'data> {
                     self.check_accesses(at, &state, None)?;
                     self.check_gone(at, &state, task, before)?;
                 }
-                Step::Gone => check_departure(at, &state, &task.pending)?,
+                Step::Gone => {
+                    self.check_event_departure(at, &state, task.goal)?;
+                    check_departure(at, &state, &task.pending)?;
+                }
             }
         }
         Ok(landing)

@@ -1,6 +1,6 @@
 //! Copies that note what instructions load, and other values.
 
-use emit::{Candidate, Counting, Events, ModuleCopy, Options, Position, Probe, Selection, SkipReason};
+use emit::{Candidate, Counting, Events, ModuleCopy, Options, Position, Probe, Selection};
 use flow::Sequential;
 use wire::sample::EndReason;
 
@@ -76,11 +76,16 @@ fn arguments_are_what_a_function_reads_first() {
 }
 
 #[test]
-fn bursts_have_no_events() {
-    let file = assemble(&calling("calls"));
-    let (_, copy) = translate_with(&parse(&file), Probe::Trace, Events::LOADS);
-    assert_eq!(copy.statistics().functions, 0);
-    assert!(copy.statistics().skipped.iter().all(|skipped| skipped.reason == SkipReason::EventsInBursts));
+fn bursts_note_the_same_and_end_when_the_buffer_is_full() {
+    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED].concat());
+    for events in [Events::LOADS, Events::ALL] {
+        let exact = check_with(&parse(&file), "shapes", Probe::Exact(Counting::Blocks), events);
+        for probe in [Probe::Trace, Probe::None] {
+            let copy = check_with(&parse(&file), "shapes", probe, events);
+            assert_eq!(copy.statistics().events, exact.statistics().events);
+            assert_eq!(copy.statistics().leaving_for(EndReason::EventsFull), copy.statistics().events);
+        }
+    }
 }
 
 #[test]
@@ -97,6 +102,7 @@ fn every_fix_up_and_every_run_matters() {
         let file = assemble(&source);
         every_fix_up_of_a_copy_matters(&file, Probe::Exact(Counting::Nothing), events);
         every_run_of_a_copy_matters(&file, Probe::Exact(Counting::Blocks), events);
+        every_run_of_a_copy_matters(&file, Probe::Trace, events);
     }
 }
 

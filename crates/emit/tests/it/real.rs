@@ -17,9 +17,9 @@ const EXACT: [Probe; 4] = [
 
 #[track_caller]
 fn verify(path: &str, min_functions: u64) {
-    let noting = (Probe::Exact(Counting::Blocks), Events::ALL);
+    let noting = [Probe::Exact(Counting::Blocks), Probe::Trace].map(|probe| (probe, Events::ALL));
     let plain = BURSTS.into_iter().chain(EXACT).map(|probe| (probe, Events::NONE));
-    verify_with(path, min_functions, plain.chain([noting]));
+    verify_with(path, min_functions, plain.chain(noting));
 }
 
 #[track_caller]
