@@ -5,9 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::control::{
-    Control, FILE_BYTES, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason, Policy, SYSTEM_CALLS_BYTES,
-    SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickSource,
+    Control, FILE_BYTES, KNOWN_PLACES_OFFSET, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason, Policy,
+    SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickSource,
 };
+use wire::events::known_place_slots;
 
 use crate::error::{Result, Step};
 use crate::events::EventSettings;
@@ -38,7 +39,7 @@ pub struct Settings {
     pub is_exact: bool,
     /// The metric of paths and contexts is the misses of a simulated data cache, not cycles.
     pub counts_misses: bool,
-    /// Copies note events, and this becomes of them; only if threads never leave the copies.
+    /// Copies note events, and this becomes of them; those of bursts go as they are.
     pub events: Option<EventSettings>,
 }
 
@@ -203,6 +204,23 @@ impl ControlFile {
 
     pub(crate) fn heartbeat(&self) -> &AtomicU32 {
         field32!(self, exact.heartbeat)
+    }
+
+    pub(crate) fn progress(&self) -> &AtomicU32 {
+        field32!(self, exact.progress)
+    }
+
+    pub(crate) fn events_are_enough(&self) -> &AtomicU32 {
+        field32!(self, events.is_enough)
+    }
+
+    /// Adds a place whose events are known. Whether there was room for it.
+    pub(crate) fn add_known_place(&self, place: u64) -> bool {
+        let mut slots = known_place_slots(place).map(|slot| self.memory.word64(KNOWN_PLACES_OFFSET + 8 * slot as u64));
+        let Some(free) = slots.find(|slot| [0, place].contains(&slot.load(Ordering::Relaxed))) else { return false };
+        free.store(place, Ordering::Relaxed);
+        field32!(self, events.n_known).fetch_add(1, Ordering::Release);
+        true
     }
 
     /// What the runtime has counted of exact mode.

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wire::events::{EMPTY, EVENT_WORDS, EVENTS, Event, MAX_EXPRESSION, N_EVENTS, N_MESSAGES, RING};
+use wire::events::{BURST_EMPTY, EMPTY, EVENT_WORDS, EVENTS_END, Event, MAX_EXPRESSION, N_MESSAGES, RING};
 use wire::thread::ThreadHeader;
 
 use crate::area::Area;
@@ -49,6 +49,8 @@ impl EventSettings {
 pub struct EventCounters {
     /// Events that the runtime took from buffers.
     pub taken: u64,
+    /// Events that it threw away, because they were not wanted any more.
+    pub passed_over: u64,
     /// Messages that it sent.
     pub sent: u64,
     /// Times that a full ring had to be waited for.
@@ -68,7 +70,8 @@ impl Process {
     /// The same for a process that has ended: also what is left in buffers, each as a message that stands for one event.
     pub fn salvage_events(&self, sink: &mut dyn FnMut(&[Event])) -> u64 {
         let n_messages = self.drain_events(sink);
-        n_messages + self.areas().map(|area| take_rest(&area, sink)).sum::<u64>()
+        let empty = if self.is_exact() { EMPTY } else { BURST_EMPTY };
+        n_messages + self.areas().map(|area| take_rest(&area, empty, sink)).sum::<u64>()
     }
 
     /// How events went so far.
@@ -78,6 +81,8 @@ impl Process {
         for area in self.areas() {
             let word = |offset: usize| area.header_word(offset).load(Ordering::Relaxed);
             counters.taken = counters.taken.wrapping_add(word(offset_of!(ThreadHeader, events_taken)));
+            counters.passed_over =
+                counters.passed_over.wrapping_add(word(offset_of!(ThreadHeader, events_passed_over)));
             counters.sent = counters.sent.wrapping_add(word(offset_of!(ThreadHeader, messages_sent)));
             counters.waits = counters.waits.wrapping_add(word(offset_of!(ThreadHeader, ring_waits)));
             counters.residue = counters.residue.wrapping_add(word(offset_of!(ThreadHeader, residue)) as i64);
@@ -108,16 +113,19 @@ fn drain(area: &Area<'_>, sink: &mut dyn FnMut(&[Event])) -> u64 {
     n_messages
 }
 
-fn take_rest(area: &Area<'_>, sink: &mut dyn FnMut(&[Event])) -> u64 {
+/// Takes what is in a buffer for which `next_event` is `empty` when it is.
+fn take_rest(area: &Area<'_>, empty: u64, sink: &mut dyn FnMut(&[Event])) -> u64 {
     let next = area.header_word(offset_of!(ThreadHeader, next_event));
-    let n_events = (next.load(Ordering::Acquire).wrapping_sub(EMPTY) / EVENT_WORDS) as usize;
-    let Some(buffer) = area.words(words_at(EVENTS, N_EVENTS)).filter(|_| n_events <= N_EVENTS as usize) else {
+    let n_events = (next.load(Ordering::Acquire).wrapping_sub(empty) / EVENT_WORDS) as usize;
+    let capacity = (empty.wrapping_neg() / EVENT_WORDS) as u32;
+    let start = EVENTS_END - capacity * size_of::<Event>() as u32;
+    let Some(buffer) = area.words(words_at(start, capacity)).filter(|_| n_events <= capacity as usize) else {
         return 0;
     };
     let slots = &buffer.as_chunks::<{ EVENT_WORDS as usize }>().0[..n_events];
     let n_void = slots.iter().take_while(|slot| event(slot).site == 0).count();
     hand_on(&slots[n_void..], sink);
-    next.store(EMPTY, Ordering::Release);
+    next.store(empty, Ordering::Release);
     (n_events - n_void) as u64
 }
 

@@ -179,9 +179,21 @@ impl Process {
         self.control.exact_answered().store(request, Ordering::Release);
     }
 
-    /// In exact mode: tells the process that the agent lives. It waits for an answer only as long as that is done every second.
-    pub fn show_life(&self) {
+    /// In exact mode: tells the process that the agent lives, and how far it has come with its work, as a number that changes. It waits for an answer only as
+    /// long as the first is done every second, and the second changes every half minute.
+    pub fn show_life(&self, progress: u32) {
         self.control.heartbeat().fetch_add(1, Ordering::Relaxed);
+        self.control.progress().store(progress, Ordering::Relaxed);
+    }
+
+    /// No more events are wanted.
+    pub fn end_events(&self) {
+        self.control.events_are_enough().store(1, Ordering::Relaxed);
+    }
+
+    /// No more events of a place are wanted ([`wire::events::Event::place`]). Whether there was room to say so.
+    pub fn end_events_of(&self, place: u64) -> bool {
+        self.control.add_known_place(place)
     }
 
     /// What the runtime has counted of exact mode.
@@ -299,6 +311,11 @@ impl Process {
     /// The areas of all threads so far.
     pub(crate) fn areas(&self) -> impl Iterator<Item = crate::area::Area<'_>> {
         self.arena.areas(self.control.n_areas())
+    }
+
+    /// Whether threads never leave the copies.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.arena.shape() == crate::area::Shape::EXACT
     }
 
     /// Whether ticks start bursts.

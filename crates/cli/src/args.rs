@@ -46,7 +46,7 @@ const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure (one line on standard
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Record(RecordArgs),
+    Record(Box<RecordArgs>),
     Ctl(CtlArgs),
     Doctor(DoctorArgs),
     Inspect(InspectArgs),

@@ -112,32 +112,36 @@ pub struct RecordArgs {
     metric: Option<Wanted>,
 
     /// Note loads and arguments (others: --call-targets, --branches, --types)
-    #[arg(long, requires = "exact", group = "noting")]
+    #[arg(long, group = "noting")]
     values: bool,
 
     /// The same of where indirect calls go
-    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    #[arg(long, group = "noting", hide = true)]
     call_targets: bool,
 
     /// The same of where indirect jumps go
-    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    #[arg(long, group = "noting", hide = true)]
     branches: bool,
 
     /// The same of method tables that calls go through
-    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    #[arg(long, group = "noting", hide = true)]
     types: bool,
 
     /// The same of addresses of memory operands
-    #[arg(long, requires = "exact", group = "noting", hide = true)]
+    #[arg(long, group = "noting", hide = true)]
     addresses: bool,
 
-    /// How values are compressed [default: H[P256]2048]; only some: --select
-    #[arg(long, value_name = "EXPR", requires = "noting", default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
+    /// Of values [default: H[P256]2048]; --select: only some, --converge: until
+    #[arg(long, value_name = "EXPR", requires_all = ["noting", "exact"], default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
     compress: String,
 
     /// Note only there, for example 'load8 & function:main'; repeatable
     #[arg(long, value_name = "EXPR", requires = "noting", value_parser = parse_selector, hide_short_help = true, hide_long_help = true)]
     select: Vec<Selector>,
+
+    /// Stop when half more of them change the profile by less than this
+    #[arg(long, value_name = "PCT", requires = "noting", conflicts_with = "value_stream", value_parser = parse_percent, hide_short_help = true, hide_long_help = true)]
+    converge: Option<f64>,
 
     /// Write all values to a file instead of counting them: address and value, 8 bytes each, little-endian
     #[arg(long, value_name = "FILE", requires = "noting", conflicts_with = "compress", hide = true)]
@@ -237,6 +241,10 @@ impl RecordArgs {
             (self.types, Events::METHOD_TABLES),
             (self.addresses, Events::ADDRESSES),
         ];
+        let what = self.pep.map_or(self.exact, |_| Some(Exact::SampledPaths));
+        let exact = checked(what, self.metric.as_ref(), self.per_call_site);
+        // What bursts note goes as it is.
+        let is_compressed = exact.is_some() && self.value_stream.is_none();
         RecordProps {
             command: self.command,
             output: self.output,
@@ -256,15 +264,12 @@ impl RecordArgs {
             keep_trace: self.keep_trace,
             verify: self.verify,
             probe: self.probe,
-            exact: checked(
-                self.pep.map_or(self.exact, |_| Some(Exact::SampledPaths)),
-                self.metric.as_ref(),
-                self.per_call_site,
-            ),
+            exact,
             hardware: self.metric.map(Wanted::hardware).unwrap_or_default(),
             noted: noted.into_iter().filter(|&(is_on, _)| is_on).fold(Events::NONE, |all, (_, events)| all | events),
             selector: (!self.select.is_empty()).then(|| self.select.into_iter().collect()),
-            compressor: if self.value_stream.is_some() { String::new() } else { self.compress },
+            tolerance: self.converge,
+            compressor: if is_compressed { self.compress } else { String::new() },
             value_stream: self.value_stream,
             perturbation: self.perturbation,
             per_call_site: self.per_call_site,

@@ -59,6 +59,8 @@ pub struct RecordProps {
     pub noted: emit::Events,
     /// Where that is noted; `None`: everywhere.
     pub selector: Option<Selector>,
+    /// Largest change of a profile of that after which no more is noted.
+    pub tolerance: Option<f64>,
     /// How the program compresses that; empty: not.
     pub compressor: String,
     /// Where values go instead of being counted.

@@ -16,6 +16,7 @@ pub mod merge;
 pub mod model;
 pub mod query;
 mod scale;
+mod seen_values;
 pub mod symbols;
 pub mod verify;
 
@@ -27,4 +28,5 @@ pub use estimate::Estimate;
 pub use merge::{Merger, merge};
 pub use model::Profile;
 pub use scale::scale;
+pub use seen_values::of_whole_run;
 pub use symbols::Symbols;

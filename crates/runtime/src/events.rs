@@ -2,6 +2,11 @@
 //!
 //! Everything here happens with all signals blocked, most of it in the gate: a thread's buffer, compressor and end of the ring have one user at a time.
 //!
+//! **Bursts.** What they note is taken at the next tick, on the small stack of signals and without a compressor, for which the areas of bursts have no memory.
+//!
+//! **What is known.** The agent can say that it knows enough, of some places or of all. What they note is thrown away here, before it costs the compressor and
+//! the agent anything; the probes stay.
+//!
 //! **The end of the process.** Threads live on when one of them ends the process, and their compressors hold what has not been sent. So that one
 //! closes the others' compressors ([`compressor_use`]), once it finds them unused, and sends what they hold. Whoever comes then waits until that is done,
 //! and sends events as they are. What is in buffers the agent finds there.
@@ -20,8 +25,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sampling::{Compressor as _, Dynamic, Expression, Message, Tuple};
 use wire::control::Control;
 use wire::events::{
-    COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS, EVENTS_END, Event, MAX_EXPRESSION, MAX_WEIGHT, N_EVENTS,
-    N_MESSAGES, RING, compressor_use,
+    BURST_EMPTY, COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS_END, Event, MAX_EXPRESSION, MAX_WEIGHT,
+    N_MESSAGES, RING, compressor_use, known_place_slots,
 };
 
 use crate::area::Area;
@@ -43,6 +48,40 @@ impl Tuple for Noted {
 
 /// Bytes at the start of the compressor's memory for the address of the compressor.
 const FIRST_BYTES: u64 = size_of::<*mut Dynamic<Noted>>() as u64;
+
+/// `next_event` of an empty buffer.
+fn empty() -> u64 {
+    if exact::is_on() { EMPTY } else { BURST_EMPTY }
+}
+
+/// Prepares the buffer of an area for bursts; a thread that had it before may have left something.
+///
+/// # Safety
+/// The area must be the calling thread's, and no copy runs in it.
+pub unsafe fn initialize_for_bursts(area: &Area, was_used: bool) {
+    if was_used {
+        // SAFETY: the caller's promise.
+        unsafe { take_burst(area) };
+    } else {
+        area.header().next_event.store(BURST_EMPTY, Relaxed);
+    }
+}
+
+/// Takes what bursts have noted, without a compressor. What is not read in time is lost, and counted.
+///
+/// # Safety
+/// The area must be the calling thread's, which is in no burst, with all signals blocked or before its first tick.
+pub unsafe fn take_burst(area: &Area) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Of a burst that a signal ended in a probe.
+        let unfinished = place(area, area.header().next_event.load(Relaxed));
+        if let Some(unfinished) = unfinished {
+            unfinished.write(Event::default());
+        }
+        take_buffer(area, |_| None);
+    }
+}
 
 /// Prepares the buffer of an area that has never been used.
 pub fn initialize(area: &Area) {
@@ -68,7 +107,10 @@ unsafe fn take_buffer(area: &Area, compressor: unsafe fn(&Area) -> Option<&'stat
     let events = unsafe { buffer(area) };
     // Before the place of a probe that a handler interrupted, there is nothing any more.
     let n_void = events.iter().take_while(|noted| noted.0.site == 0).count();
-    let events = &mut events[n_void..];
+    let all = &mut events[n_void..];
+    let n_wanted = keep_wanted(area, all);
+    area.header().events_passed_over.fetch_add((all.len() - n_wanted) as u64, Relaxed);
+    let events = &all[..n_wanted];
     area.header().events_taken.fetch_add(events.len() as u64, Relaxed);
     match begin_use(area) {
         // SAFETY: the caller's promise; nobody else has the use of it.
@@ -81,8 +123,32 @@ unsafe fn take_buffer(area: &Area, compressor: unsafe fn(&Area) -> Option<&'stat
             area.header().messages_lost.fetch_add(events.len() as u64, Relaxed);
         }
     }
-    events.fill(Noted(Event::default()));
-    area.header().next_event.store(EMPTY, Relaxed);
+    all.fill(Noted(Event::default()));
+    area.header().next_event.store(empty(), Relaxed);
+}
+
+/// Moves the events that the agent still wants to the front, in their order. How many there are.
+fn keep_wanted(area: &Area, events: &mut [Noted]) -> usize {
+    let control = &area.session.control.events;
+    if control.is_enough.load(Relaxed) != 0 {
+        return 0;
+    }
+    if control.n_known.load(Relaxed) == 0 {
+        return events.len();
+    }
+    let known = area.session.known_places();
+    let is_known = |place: u64| {
+        let in_table = known_place_slots(place).map(|slot| known.get(slot).map_or(0, |known| known.load(Relaxed)));
+        in_table.take_while(|&known| known != 0).any(|known| known == place)
+    };
+    let mut n_wanted = 0;
+    for index in 0..events.len() {
+        if !is_known(events[index].0.place()) {
+            events[n_wanted] = events[index];
+            n_wanted += 1;
+        }
+    }
+    n_wanted
 }
 
 fn send(area: &Area, events: &[Noted], compressor: Option<&mut Dynamic<Noted>>) {
@@ -161,7 +227,7 @@ pub unsafe fn go_on(area: &Area, underway: &Underway) {
 fn place(area: &Area, next_event: u64) -> Option<*mut Event> {
     let is_on = area.session.control.events.is_on.load(Relaxed) != 0;
     let end = area.address() + u64::from(EVENTS_END);
-    (is_on && next_event >= EMPTY).then(|| end.wrapping_add(next_event.wrapping_mul(8)) as *mut Event)
+    (is_on && next_event >= empty()).then(|| end.wrapping_add(next_event.wrapping_mul(8)) as *mut Event)
 }
 
 /// The calling thread ends: takes what is in the buffer, and what the compressor still holds.
@@ -226,8 +292,8 @@ unsafe fn drain(area: &Area) {
 /// As for [`deliver`]; there must be no other reference.
 unsafe fn buffer(area: &Area) -> &'static mut [Noted] {
     let next = area.header().next_event.load(Relaxed);
-    let n_events = (next.wrapping_sub(EMPTY) / EVENT_WORDS).min(u64::from(N_EVENTS));
-    let start = (area.address() + u64::from(EVENTS)) as *mut Noted;
+    let n_events = (next.wrapping_sub(empty()) / EVENT_WORDS).min(empty().wrapping_neg() / EVENT_WORDS);
+    let start = (area.address() + u64::from(EVENTS_END)).wrapping_add(empty().wrapping_mul(8)) as *mut Noted;
     // SAFETY: lies in the area; only the thread writes there, and it is here. Any bytes are an event.
     unsafe { core::slice::from_raw_parts_mut(start, n_events as usize) }
 }
@@ -317,12 +383,12 @@ impl Ring<'_> {
         self.area.header().messages_sent.store(self.sent, Release);
     }
 
-    /// Waits for the agent to read. Whether there is room now.
+    /// Waits for the agent to read, but not in a tick. Whether there is room now.
     #[cold]
     fn wait(&mut self) -> bool {
         self.publish();
         self.room = self.current_room();
-        if self.room == 0 {
+        if self.room == 0 && exact::is_on() {
             self.area.header().ring_waits.fetch_add(1, Relaxed);
             // A good part of the ring, so that this does not happen again at once.
             exact::wait_until(self.area.session.control, || self.current_room() >= u64::from(N_MESSAGES / 4));

@@ -13,7 +13,7 @@ use wire::sample::EndReason;
 
 use crate::area::Area;
 use crate::misses::Misses;
-use crate::patience::{Patience, is_reached};
+use crate::patience::{Patience, Signs, is_reached};
 use crate::session::{self, Session};
 use crate::{events, gate, gate_stack, syscall, twins, unload};
 
@@ -102,8 +102,9 @@ pub fn wait_for_unload(control: &Control) {
 
 /// Waits for the agent, but not for ever. Whether it has come to it.
 pub fn wait_until(control: &Control, is_done: impl Fn() -> bool) -> bool {
-    let heartbeat = || control.exact.heartbeat.load(Relaxed);
-    let mut patience = Patience::new(syscall::monotonic_ns(), heartbeat());
+    let exact = &control.exact;
+    let signs = || Signs { heartbeat: exact.heartbeat.load(Relaxed), progress: exact.progress.load(Relaxed) };
+    let mut patience = Patience::new(syscall::monotonic_ns(), signs());
     loop {
         if is_done() {
             return true;
@@ -111,7 +112,7 @@ pub fn wait_until(control: &Control, is_done: impl Fn() -> bool) -> bool {
         if !may_enter(control) {
             return false;
         }
-        match patience.next_sleep_ns(syscall::monotonic_ns(), heartbeat()) {
+        match patience.next_sleep_ns(syscall::monotonic_ns(), signs()) {
             Some(sleep_ns) => syscall::sleep_ns(sleep_ns),
             None => abandon(control),
         }

@@ -1,33 +1,43 @@
-//! How long to wait for the agent: while its heart beats, and not for ever.
+//! How long to wait for the agent: while its heart beats, and it gets on. A large module may take a minute to translate, in which many small things get done.
 
-/// Time without a heartbeat after which the agent is taken for dead.
-const MAX_SILENCE_NS: u64 = 2_000_000_000;
-/// Longest wait for one answer.
+/// Time without a heartbeat after which the agent is taken for dead. On a machine with much other work it may not get to it for seconds.
+const MAX_SILENCE_NS: u64 = 10_000_000_000;
+/// Longest wait without progress.
 const MAX_WAIT_NS: u64 = 30_000_000_000;
 const FIRST_SLEEP_NS: u64 = 50_000;
 const LAST_SLEEP_NS: u64 = 1_000_000;
 
+/// What the agent shows of itself: numbers that change.
+#[derive(Clone, Copy)]
+pub struct Signs {
+    pub heartbeat: u32,
+    pub progress: u32,
+}
+
 /// A wait under way.
 pub struct Patience {
-    since_ns: u64,
+    last_progress_ns: u64,
     last_beat_ns: u64,
-    heartbeat: u32,
+    signs: Signs,
     sleep_ns: u64,
 }
 
 impl Patience {
-    pub fn new(now_ns: u64, heartbeat: u32) -> Patience {
-        Patience { since_ns: now_ns, last_beat_ns: now_ns, heartbeat, sleep_ns: FIRST_SLEEP_NS }
+    pub fn new(now_ns: u64, signs: Signs) -> Patience {
+        Patience { last_progress_ns: now_ns, last_beat_ns: now_ns, signs, sleep_ns: FIRST_SLEEP_NS }
     }
 
     /// How long to sleep before looking again. `None`: it is over.
-    pub fn next_sleep_ns(&mut self, now_ns: u64, heartbeat: u32) -> Option<u64> {
-        if heartbeat != self.heartbeat {
-            self.heartbeat = heartbeat;
+    pub fn next_sleep_ns(&mut self, now_ns: u64, signs: Signs) -> Option<u64> {
+        if signs.heartbeat != self.signs.heartbeat {
             self.last_beat_ns = now_ns;
         }
+        if signs.progress != self.signs.progress {
+            self.last_progress_ns = now_ns;
+        }
+        self.signs = signs;
         let is_over = now_ns.saturating_sub(self.last_beat_ns) >= MAX_SILENCE_NS
-            || now_ns.saturating_sub(self.since_ns) >= MAX_WAIT_NS;
+            || now_ns.saturating_sub(self.last_progress_ns) >= MAX_WAIT_NS;
         let sleep_ns = self.sleep_ns;
         self.sleep_ns = (sleep_ns * 2).min(LAST_SLEEP_NS);
         (!is_over).then_some(sleep_ns)

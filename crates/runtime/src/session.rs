@@ -16,7 +16,8 @@ use core::sync::atomic::{
 };
 
 use wire::clusters::{Cluster, N_CLUSTERS};
-use wire::control::{Control, MODULES_OFFSET, ModuleSlot};
+use wire::control::{Control, KNOWN_PLACES_OFFSET, MODULES_OFFSET, ModuleSlot};
+use wire::events::N_KNOWN_PLACES;
 use wire::hello::Welcome;
 use wire::thread::{AREA_BYTES, MAX_THREADS};
 
@@ -36,6 +37,13 @@ impl Session {
         let count = (self.control.n_modules.load(Acquire) as usize).min(wire::control::MAX_MODULES);
         // SAFETY: the slots lie in the control file, which is mapped as a whole.
         unsafe { core::slice::from_raw_parts(first as *const ModuleSlot, count) }
+    }
+
+    /// The table of places whose events are known.
+    pub fn known_places(&self) -> &'static [AtomicU64] {
+        let first = core::ptr::from_ref(self.control) as u64 + KNOWN_PLACES_OFFSET;
+        // SAFETY: the table lies in the control file, which is mapped as a whole.
+        unsafe { core::slice::from_raw_parts(first as *const AtomicU64, N_KNOWN_PLACES) }
     }
 }
 

@@ -82,6 +82,10 @@ fn initialize(area: &Area) {
     let nth = u64::from(control.threads_started.load(Relaxed));
     // SAFETY: the area is the calling thread's, and no copy runs in it yet.
     unsafe {
+        let was_used = (*header).magic == MAGIC;
+        if !exact::is_on() {
+            events::initialize_for_bursts(area, was_used);
+        }
         (*header).self_address = area.address();
         (*header).clusters = *session::clusters();
         (*header).system_calls_that_leave = file + SYSTEM_CALLS_OFFSET;
@@ -230,6 +234,10 @@ fn end(area: &Area) {
     stop_ticks(area);
     if header.state.load(Relaxed) == thread_state::ENDED {
         stream::commit_ended_burst(area);
+    }
+    if !exact::is_on() && header.state.load(Relaxed) == thread_state::NATIVE {
+        // SAFETY: the area is the calling thread's, it is in no burst, and ticks have stopped.
+        unsafe { events::take_burst(area) };
     }
     control.cpu_ns_of_ended_threads.fetch_add(syscall::thread_cpu_ns(), Relaxed);
     control.threads_ended.fetch_add(1, Relaxed);

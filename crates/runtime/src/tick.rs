@@ -20,7 +20,7 @@ use crate::area::Area;
 use crate::entry::{self, Next};
 use crate::session::{self, Session};
 use crate::stream::{self, Room};
-use crate::{environment, exact, fork, places, syscall, thread, timer, twins, unload};
+use crate::{environment, events, exact, fork, places, syscall, thread, timer, twins, unload};
 
 /// Called by [`entry::tick_entry`].
 pub unsafe extern "C" fn on_tick(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64, next: &mut Next) {
@@ -83,6 +83,8 @@ fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {
         header.ticks_in_burst.fetch_add(1, Relaxed);
     } else if let Some(room) = stream::find_room(&area) {
         note_room(&area);
+        // SAFETY: the area is the calling thread's, which is in no burst; signals are blocked.
+        unsafe { events::take_burst(&area) };
         take_sample(&area, &room, context, tick_tsc, overrun);
     } else {
         note_loss(&area);

@@ -3,6 +3,12 @@
 //! At the end of each interval the caller measures how much the profile changed ([`change`]) and asks the [`Convergence`] what to do. A profile
 //! that changed little several times in a row is stable: sampling rests, for twice as many intervals each time, and then looks for one
 //! interval. If that one agrees with what is known, it rests again; if not, it learns anew.
+//!
+//! [`Watch`] does that for profiles of values, and tells which places are known already, so that their events can be left out (instruction filtering).
+
+mod watch;
+
+pub use watch::{Finding, Watch};
 
 use core::cmp::Ordering;
 

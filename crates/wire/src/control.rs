@@ -2,7 +2,7 @@
 //!
 //! The agent writes settings at any time; the runtime reads them at each tick. The runtime counts; the agent reads. After
 //! [`Control`] come [`MAX_MODULES`] [`ModuleSlot`]s, at [`MODULES_OFFSET`]; the table of system calls that leave copies is at
-//! [`SYSTEM_CALLS_OFFSET`]. The file is [`FILE_BYTES`] long and is not inherited over `fork`.
+//! [`SYSTEM_CALLS_OFFSET`], that of places whose events are known at [`KNOWN_PLACES_OFFSET`]. The file is [`FILE_BYTES`] long and is not inherited over `fork`.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -16,8 +16,10 @@ pub const MODULES_OFFSET: u64 = 4096;
 pub const SYSTEM_CALLS_OFFSET: u64 = MODULES_OFFSET + (MAX_MODULES * size_of::<ModuleSlot>()) as u64;
 /// Bytes of the table of system calls.
 pub const SYSTEM_CALLS_BYTES: u64 = 65536;
+/// Where the table of known places is in the file: [`crate::events::N_KNOWN_PLACES`] words.
+pub const KNOWN_PLACES_OFFSET: u64 = SYSTEM_CALLS_OFFSET + SYSTEM_CALLS_BYTES;
 /// Bytes of the file.
-pub const FILE_BYTES: u64 = SYSTEM_CALLS_OFFSET + SYSTEM_CALLS_BYTES;
+pub const FILE_BYTES: u64 = KNOWN_PLACES_OFFSET + 8 * crate::events::N_KNOWN_PLACES as u64;
 
 /// Numbers of system calls that a copy must not make: they make, replace or end control flow, or change what the runtime relies on.
 /// `rt_sigreturn`, `clone`, `fork`, `vfork`, `execve`, `exit`, `munmap`, `mremap`, `arch_prctl`, `exit_group`, `execveat`, `rseq`,
@@ -104,6 +106,10 @@ pub struct Events {
     pub seed: AtomicU64,
     /// The expression, in words.
     pub expression: [AtomicU64; MAX_EXPRESSION / 8],
+    /// Not zero: the profile is known, and events are thrown away. Written at any time, as is the next.
+    pub is_enough: AtomicU32,
+    /// Places in the table of known places.
+    pub n_known: AtomicU32,
 }
 
 /// What exact mode needs; see [`crate::exact`].
@@ -120,8 +126,8 @@ pub struct Exact {
     pub heartbeat: AtomicU32,
     /// Not zero: the metric is the misses of a simulated data cache, not cycles. Written by the agent before the process joins.
     pub counts_misses: AtomicU32,
-    /// Zero.
-    pub reserved: u32,
+    /// Written by the agent: counts up while it gets on with translating.
+    pub progress: AtomicU32,
     /// Written by the runtime: times that a thread went on natively, by [`NativeReason`].
     pub native: [AtomicU64; NativeReason::COUNT],
     /// Cycles between going on natively and being back, of threads that came back.
@@ -221,7 +227,7 @@ pub const PERF_CODE: i32 = 1;
 pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
 const _: () = assert!(size_of::<Control>() == 120 + size_of::<Exact>() + size_of::<Events>());
-const _: () = assert!(size_of::<Events>() == 16 + MAX_EXPRESSION);
+const _: () = assert!(size_of::<Events>() == 24 + MAX_EXPRESSION);
 const _: () = assert!(size_of::<Exact>() == 24 + 8 * (NativeReason::COUNT + 3));
 const _: () = assert!(size_of::<ModuleSlot>() == 64);
 const _: () = assert!(FILE_BYTES.is_multiple_of(crate::PAGE));

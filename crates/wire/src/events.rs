@@ -1,9 +1,12 @@
-//! Events: what probes note about single executions of instructions, in copies that are never left.
+//! Events: what probes note about single executions of instructions.
 //!
 //! An event is a *site*, a [`Kind`] and a value: the instruction, and what it loaded, or where it went. A probe appends it to the buffer of its thread, which is filled from the
 //! front and addressed from its end: [`crate::thread::ThreadHeader::next_event`] goes up to 0 in steps of [`EVENT_WORDS`], so that whoever makes
 //! it 0 has filled the buffer, and no limit needs to be loaded. Then the thread goes to the gate, which takes the buffer through a compressor, or
 //! as it is, into a ring that the agent reads.
+//!
+//! **Bursts.** A burst ends when the buffer is full. The next tick of the thread takes what is in it, as it is, to the ring; the buffer is larger, and there is no
+//! compressor.
 //!
 //! **Site.** As a block record: the cluster and the instruction's address in it ([`crate::sample::RECORD_ADDRESS_BITS`]). 0 is no site.
 //!
@@ -36,6 +39,12 @@ impl Event {
         Event { tag: self.tag & !MAX_WEIGHT | weight & MAX_WEIGHT, ..self }
     }
 
+    /// Site and kind as one number, which is not 0.
+    #[must_use]
+    pub fn place(self) -> u64 {
+        u64::from(self.tag & !MAX_WEIGHT) << 32 | u64::from(self.site)
+    }
+
     /// How many events a message stands for.
     #[must_use]
     pub fn weight(self) -> u32 {
@@ -47,6 +56,19 @@ impl Event {
     pub fn kind(self) -> Option<Kind> {
         Kind::from_number(self.tag >> WEIGHT_BITS)
     }
+}
+
+/// A table of places whose values are known well enough, so that their events are thrown away. The agent only adds to it.
+///
+/// A place is a site and a kind. It lies at its own index or soon behind it, at most [`KNOWN_PLACES_REACH`] further; a 0 before that says that it is not there.
+pub const N_KNOWN_PLACES: usize = 1 << 14;
+/// How far to look.
+pub const KNOWN_PLACES_REACH: usize = 8;
+
+/// Where a place can lie in the table.
+pub fn known_place_slots(place: u64) -> impl Iterator<Item = usize> {
+    let first = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - N_KNOWN_PLACES.trailing_zeros());
+    (0..KNOWN_PLACES_REACH).map(move |further| (first as usize + further) % N_KNOWN_PLACES)
 }
 
 /// What the value of an event is.
@@ -140,6 +162,11 @@ pub const EVENTS_END: u32 = EVENTS + N_EVENTS * size_of::<Event>() as u32;
 /// `next_event` of an empty buffer.
 pub const EMPTY: u64 = (N_EVENTS as u64 * EVENT_WORDS).wrapping_neg();
 
+/// Events in the buffer of a burst, which is not emptied before the burst has ended. It ends where the other does, and starts where the stream of samples ends.
+pub const N_BURST_EVENTS: u32 = 1 << 16;
+/// `next_event` of an empty buffer of a burst.
+pub const BURST_EMPTY: u64 = (N_BURST_EVENTS as u64 * EVENT_WORDS).wrapping_neg();
+
 /// Offset of the ring in the thread area.
 pub const RING: u32 = 6 << 20;
 /// Messages in a ring, a power of two.
@@ -154,7 +181,11 @@ pub const COMPRESSOR_BYTES: u32 = 7 << 20;
 pub const MAX_EXPRESSION: usize = 128;
 
 const _: () = assert!(EVENTS_END <= RING);
-const _: () = assert!(EVENTS as u64 >= crate::thread::FIRST_SEGMENT + 4 * crate::thread::SEGMENT_BYTES);
+const _: () = assert!(
+    (EVENTS_END - N_BURST_EVENTS * size_of::<Event>() as u32) as u64
+        >= crate::thread::FIRST_SEGMENT + crate::thread::N_SEGMENTS as u64 * crate::thread::SEGMENT_BYTES
+);
+const _: () = assert!((RING + N_MESSAGES * size_of::<Event>() as u32) as u64 <= crate::thread::AREA_BYTES);
 const _: () = assert!(RING + N_MESSAGES * size_of::<Event>() as u32 <= crate::exact::CACHE);
 const _: () = assert!(COMPRESSOR >= crate::exact::RETURNS + crate::exact::N_RETURNS * 8);
 const _: () = assert!(COMPRESSOR + COMPRESSOR_BYTES <= crate::exact::FRAMES);

@@ -198,6 +198,8 @@ pub struct ThreadHeader {
     pub next_event: AtomicU64,
     /// Events taken from the buffer so far.
     pub events_taken: AtomicU64,
+    /// Events taken from the buffer and thrown away, because what they would tell is known.
+    pub events_passed_over: AtomicU64,
     /// Messages written to the ring so far.
     pub messages_sent: AtomicU64,
     /// Messages that the agent has read; written by it.

@@ -15,6 +15,7 @@ use profile::model::{ModuleId, NotedValue, ValueKind};
 use rustc_hash::FxHashMap;
 use wire::events::{Event, Kind};
 
+use crate::record::converge::Converging;
 use crate::record::layout::Layout;
 use crate::record::process::Watched;
 
@@ -46,11 +47,15 @@ impl Sum {
     }
 }
 
-/// An instruction as messages name it, and what is noted there.
-type Site = (u32, ValueKind);
+/// What is noted at a place ([`Event::place`]), and the instruction as messages name it. A kind that does not exist is the target's mistake; its events stay
+/// in the totals.
+fn site_of(place: u64) -> (u32, ValueKind) {
+    let event = Event { value: 0, site: place as u32, tag: (place >> 32) as u32 };
+    (event.site, kind_of(event).unwrap_or_default())
+}
 
-fn kind_of(message: &Event) -> Option<ValueKind> {
-    Some(match message.kind()? {
+fn kind_of(event: Event) -> Option<ValueKind> {
+    Some(match event.kind()? {
         Kind::Load => ValueKind::Load,
         Kind::Address => ValueKind::Address,
         Kind::CallTarget => ValueKind::CallTarget,
@@ -63,26 +68,33 @@ fn kind_of(message: &Event) -> Option<ValueKind> {
 /// What the messages of one process say.
 #[derive(Debug, Default)]
 pub struct Messages {
-    tuples: FxHashMap<(Site, u64), Sum>,
-    /// What found the table full.
-    rest: FxHashMap<Site, Sum>,
+    /// By place and value.
+    tuples: FxHashMap<(u64, u64), Sum>,
+    /// What found the table full, by place.
+    rest: FxHashMap<u64, Sum>,
+    /// Events that all of them stood for.
+    pub weight: u64,
 }
 
 impl Messages {
     pub fn take(&mut self, messages: &[Event]) {
         for message in messages {
             let sum = Sum { weight: message.weight().into(), n_messages: 1 };
-            // A kind that does not exist is the target's mistake; its events stay in the totals.
-            let site = (message.site, kind_of(message).unwrap_or_default());
-            let key = (site, message.value);
+            self.weight += sum.weight;
+            let key = (message.place(), message.value);
             if let Some(known) = self.tuples.get_mut(&key) {
                 known.add(sum);
             } else if self.tuples.len() < MAX_TUPLES {
                 self.tuples.insert(key, sum);
             } else {
-                self.rest.entry(site).or_default().add(sum);
+                self.rest.entry(key.0).or_default().add(sum);
             }
         }
+    }
+
+    /// Places, values, and how many events told of both.
+    pub fn tuples(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        self.tuples.iter().map(|(&(place, value), sum)| (place, value, sum.weight))
     }
 }
 
@@ -130,6 +142,8 @@ pub struct Totals {
     pub counters: Counters,
     /// What one pick of the compressor stands for, if that is known.
     events_per_pick: Option<u64>,
+    /// Of each process, how its profile became stable.
+    pub converging: Vec<Converging>,
 }
 
 /// The values of a site; places in modules by their addresses in the file.
@@ -149,6 +163,8 @@ pub struct Counters {
     pub weight: u64,
     pub n_waits: u64,
     pub n_lost: u64,
+    /// Events that were not wanted any more.
+    pub n_passed_over: u64,
     /// Events of modules that are not known any more.
     pub n_foreign: u64,
     /// Events that compressors had taken when they were drained and no message stood for.
@@ -165,16 +181,19 @@ impl Totals {
 
     /// Adds what a process that has ended has sent; `n_salvaged` events were still in its buffers.
     pub fn take(&mut self, watched: &mut Watched, n_salvaged: u64) {
-        let EventCounters { taken, sent, waits, lost, residue, .. } = watched.process.event_counters();
+        let EventCounters { taken, passed_over, sent, waits, lost, residue, .. } = watched.process.event_counters();
         self.counters.n_events += taken + n_salvaged;
+        self.counters.n_passed_over += passed_over;
+        self.converging.extend(watched.converging.take());
         self.counters.n_messages += sent + n_salvaged;
         self.counters.n_waits += waits;
         self.counters.n_lost += lost;
         self.counters.residue += residue;
-        let Messages { tuples, rest } = std::mem::take(&mut watched.events);
-        let known = tuples.into_iter().map(|((site, value), sum)| (site, Some(value), sum));
+        let Messages { tuples, rest, .. } = std::mem::take(&mut watched.events);
+        let known = tuples.into_iter().map(|((place, value), sum)| (place, Some(value), sum));
         let mut places: FxHashMap<u32, Option<(ModuleId, u64)>> = FxHashMap::default();
-        for ((site, kind), value, sum) in known.chain(rest.into_iter().map(|(site, sum)| (site, None, sum))) {
+        for (place, value, sum) in known.chain(rest.into_iter().map(|(place, sum)| (place, None, sum))) {
+            let (site, kind) = site_of(place);
             self.counters.weight += sum.weight;
             let place = *places.entry(site).or_insert_with(|| watched.place_of_record(site));
             let Some((module, address)) = place else {
@@ -223,9 +242,10 @@ mod tests {
         let call = Event { value: 7, site: 1, tag: Kind::CallTarget.tag() | 3 };
         let mut messages = Messages::default();
         messages.take(&[event(7, 1, 256), event(7, 1, 256), event(8, 1, 1), event(7, 2, 1), call]);
-        assert_eq!(messages.tuples[&((1, ValueKind::Load), 7)], Sum { weight: 512, n_messages: 2 });
-        assert_eq!(messages.tuples[&((1, ValueKind::CallTarget), 7)], Sum { weight: 3, n_messages: 1 });
-        assert_eq!(messages.tuples.len(), 4);
+        assert_eq!(messages.tuples[&(event(7, 1, 0).place(), 7)], Sum { weight: 512, n_messages: 2 });
+        assert_eq!(messages.tuples[&(call.place(), 7)], Sum { weight: 3, n_messages: 1 });
+        assert_eq!((messages.tuples.len(), messages.weight), (4, 512 + 1 + 1 + 3));
+        assert_eq!(site_of(call.place()), (1, ValueKind::CallTarget));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod budget;
 mod code;
+mod converge;
 mod digest;
 mod events;
 mod exact;
@@ -25,6 +26,7 @@ mod tally;
 mod trace_check;
 mod translation;
 mod unwind;
+mod value_summary;
 mod work;
 
 use std::ffi::OsString;
@@ -176,7 +178,7 @@ fn attend(
         }
         // In exact mode the program waits for answers.
         let has_samples = session.step() || props.exact.is_some();
-        nap = if !props.noted.is_empty() {
+        nap = if !props.noted.is_empty() && props.exact.is_some() {
             EVENTS_NAP
         } else if has_samples {
             SHORTEST_NAP.max(nap / 2)
@@ -242,6 +244,13 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         session.recording.fact(name, value);
     }
     let mut profile = exact.as_ref().map_or_else(|| session.builder.profile(), |(_, outcome)| outcome.profile.clone());
+    if exact.is_none() {
+        profile.values = session.values_of_bursts();
+    }
+    if exact.is_none() || props.tolerance.is_some() {
+        let seen = std::mem::take(&mut profile.values);
+        profile.values = profile::of_whole_run(&profile, seen);
+    }
     let perturbed = alone.map(|alone| {
         let metric_ns = profile.contexts.iter().map(|row| row.self_ns.value).sum();
         (alone, Taken { used, elapsed: ending.elapsed, metric_ns })

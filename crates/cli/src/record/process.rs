@@ -14,6 +14,7 @@ use wire::control::Policy;
 use wire::sample::{EndReason, Outcome, RIP};
 
 use crate::props::RecordProps;
+use crate::record::converge::Converging;
 use crate::record::digest::Digest;
 use crate::record::events::Messages;
 use crate::record::layout::Layout;
@@ -52,6 +53,8 @@ pub struct Watched {
     pub answering: Option<u32>,
     /// What loads loaded.
     pub events: Messages,
+    /// If events are to end when that is known.
+    pub converging: Option<Converging>,
 }
 
 /// A module of the process.
@@ -116,6 +119,7 @@ impl Watched {
             answering: None,
             retired: Vec::new(),
             events: Messages::default(),
+            converging: props.tolerance.map(Converging::new),
         }
     }
 

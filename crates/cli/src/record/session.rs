@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use attach::{Joined, Listener, Process, Settings};
 use profile::builder::Options;
+use profile::model::NotedValue;
 use profile::{Builder, Profile};
 use sampling::selector::Selector;
 use store::Recording;
@@ -339,6 +340,17 @@ impl<'a> Session<'a> {
     /// Whether a translation that the next run can use is under way.
     pub fn prepares_next_run(&self) -> bool {
         self.props.use_cache && (self.work.is_wanted() || self.work.is_indexing())
+    }
+
+    /// Whether events are noted.
+    pub fn notes_values(&self) -> bool {
+        !self.props.noted.is_empty()
+    }
+
+    /// What bursts have seen of values.
+    pub fn values_of_bursts(&self) -> Vec<NotedValue> {
+        let same = self.known_files.values().map(|known| (known.id, known.id)).collect();
+        self.exact.values.rows(&same)
     }
 
     /// Where events are noted, if not everywhere.

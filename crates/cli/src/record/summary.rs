@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::numbers::thousands;
 use crate::record::session::Session;
 use crate::record::tally::{Cost, Yields};
+use crate::record::value_summary;
 
 /// What the summary needs that the session does not know.
 #[derive(Debug)]
@@ -66,6 +67,9 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("instructions_translated", modules.n_instructions.to_string()),
         ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
     ]);
+    if session.notes_values() {
+        facts.extend(value_summary::facts(session, &modules));
+    }
     facts.extend(tally.outcomes.iter().map(|(name, n)| (outcome_fact(name), n.to_string())));
     facts.extend(tally.end_reasons.iter().map(|(name, n)| (end_fact(name), n.to_string())));
     if session.findings.n_bursts > 0 {
@@ -109,6 +113,7 @@ fn end_fact(name: &'static str) -> &'static str {
     match name {
         "full length" => "end_full",
         "buffer full" => "end_buffer_full",
+        "buffer of events full" => "end_events_full",
         "into code without a copy" => "end_no_copy",
         "out of known code" => "end_outside",
         "system call that changes control" => "end_system_call",
@@ -223,6 +228,9 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
             thousands(modules.n_instructions)
         ),
     );
+    for (name, text) in value_summary::lines(session, &modules) {
+        line(name, text);
+    }
     for (problem, n) in &session.counters.problems {
         let times = if *n == 1 { String::new() } else { format!(" ({n} times)") };
         line("stayed out", format!("{problem}{times}"));

@@ -10,12 +10,13 @@ use std::hash::{Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use emit::ModuleCopy;
-use flow::ModuleFlow;
+use flow::{Executor, ModuleFlow};
 use image::Image;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ReadCache, ReadRef};
@@ -72,6 +73,8 @@ pub struct Translator {
     keeps_flow: bool,
     guide: Guide,
     n_threads: NonZeroUsize,
+    /// Pieces of work done.
+    n_done: AtomicU32,
     known: Mutex<HashMap<FileKey, Arc<Mutex<Option<Known>>>>>,
 }
 
@@ -95,7 +98,16 @@ impl Translator {
         n_threads: NonZeroUsize,
     ) -> Translator {
         let cache = use_cache.then(cache_folder).flatten();
-        Translator { cache, content, keeps_flow, guide, n_threads, known: Mutex::default() }
+        Translator { cache, content, keeps_flow, guide, n_threads, n_done: AtomicU32::new(0), known: Mutex::default() }
+    }
+
+    /// A number that changes as long as translating gets on.
+    pub fn progress(&self) -> u32 {
+        self.n_done.load(Ordering::Relaxed)
+    }
+
+    fn threads(&self) -> CountedThreads<'_> {
+        CountedThreads { threads: Threads(self.n_threads), n_done: &self.n_done }
     }
 
     /// The translation of a mapped file. Threads that ask for the same file wait for the first.
@@ -122,7 +134,7 @@ impl Translator {
         }
         let bytes = source.read()?;
         let image = Image::parse(&bytes)?;
-        let threads = Threads(self.n_threads);
+        let threads = self.threads();
         let mut flow = flow::analyze(&image, &threads);
         self.guide.apply(&key.path, build_id.as_deref(), &mut flow);
         let Content { probe, events, ref selector } = self.content;
@@ -148,7 +160,7 @@ impl Translator {
         if translation.code.get().is_some() {
             return Ok(());
         }
-        let threads = Threads(self.n_threads);
+        let threads = self.threads();
         let source = Source::open(key)?;
         let name = self.cache_name(key, translation.build_id.as_deref(), &source);
         let cached_at = self.cache.as_ref().map(|folder| folder.join(name).with_extension("code"));
@@ -209,6 +221,22 @@ impl Translator {
             slot.clone().map(|known| (key, known))
         });
         ready.collect()
+    }
+}
+
+/// Threads that count what they have done.
+struct CountedThreads<'a> {
+    threads: Threads,
+    n_done: &'a AtomicU32,
+}
+
+impl Executor for CountedThreads<'_> {
+    fn map<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        self.threads.map(items, |item| {
+            let result = work(item);
+            self.n_done.fetch_add(1, Ordering::Relaxed);
+            result
+        })
     }
 }
 

@@ -96,7 +96,7 @@ impl View for ValuesView {
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.sites.is_empty() {
-            return writeln!(out, "no values in this profile; record with `strobe record --exact=blocks --values`");
+            return writeln!(out, "no values in this profile; record with `strobe record --values`");
         }
         title(out, "Instructions with mostly the same value", self.sites.len(), self.n_sites)?;
         writeln!(out, "SAME is the share of the most frequent value, with its 95 % interval")?;

@@ -7,8 +7,9 @@ use crate::build::{Executable, repetitions};
 use crate::compare::expect_same;
 use crate::process::{Hang, Outcome, Running};
 
-/// Options of `strobe record`: the defaults, long bursts at a high rate, and short ones at the highest.
-pub const SETTINGS: [&[&str]; 3] = [&[], &["--rate", "2000", "--burst", "10000"], &["--rate", "4000", "--burst", "64"]];
+/// Options of `strobe record`: the defaults, long bursts that note values at a high rate, and short ones at the highest.
+pub const SETTINGS: [&[&str]; 3] =
+    [&[], &["--rate", "2000", "--burst", "10000", "--values"], &["--rate", "4000", "--burst", "64"]];
 
 /// The same for exact mode.
 const EXACT_SETTINGS: [&[&str]; 2] = [&["--exact"], &["--exact=blocks", "--values"]];

@@ -13,6 +13,9 @@ use crate::recorder::{finish, is_replaced, start_recorded};
 /// Loads of `loads.c`, over all threads.
 const N_CONSTANT: f64 = 4.0 * 250_000.0;
 const N_BYTES: f64 = 4.0 * 100_000.0;
+/// Loads of each kind of `long_loads.c`, and what it prints.
+const LONG_LOADS: f64 = 2000.0 * 100_000.0;
+const LONG_LOADS_OUTPUT: &str = "1650000000\n";
 
 fn recorded(executable: &Executable, options: &[&str]) -> (Profile, BTreeMap<String, String>) {
     recorded_with_output(executable, options, "7500000\n")
@@ -176,4 +179,51 @@ fn only_what_is_selected_is_noted() {
     let arguments = [0, 1].map(|index| of("call_pointer", ValueKind::Argument(index)));
     assert_eq!(found, [&[of("call_method", ValueKind::Address)], &arguments[..]].concat());
     assert_eq!(places(&["store2 & module:no_such_module"]).1, 0);
+}
+
+/// The program does not wait for strobe to look, but values that are not compressed wait for it to read.
+#[test]
+fn a_profile_that_is_known_ends_events() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("long_loads.c").flags(&["-O1"]).build();
+    let options = ["--exact=blocks", "--values", "--compress", "none", "--converge", "5%"];
+    let (profile, facts) = recorded_with_output(&executable, &options, LONG_LOADS_OUTPUT);
+    assert_eq!(number(&facts, "value_profiles_stable"), 1, "{facts:?}");
+    let [until, taken, passed_over, lost] =
+        ["value_events_until_stable", "value_events", "value_events_passed_over", "value_messages_lost"]
+            .map(|name| number(&facts, name));
+    assert!(until <= taken && passed_over > taken && lost == 0, "{facts:?}");
+    for (name, share) in [("load_constant", 1.0), ("load_bytes", 0.75)] {
+        let load = load_of(&profile, name);
+        // It counts as often as its block, but not all of it was seen.
+        assert_eq!(load.count.value, LONG_LOADS, "{load:?}");
+        assert!((load.invariance - share).abs() < 0.05, "{load:?}");
+        assert!((load.count.seen as f64) < LONG_LOADS && load.interval.0 < load.interval.1, "{load:?}");
+    }
+}
+
+/// Bursts see a part of the loads; their counts are those of blocks.
+#[test]
+fn bursts_note_values() {
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("long_loads.c").flags(&["-O1"]).build();
+    let options = ["--values", "--rate", "100", "--burst", "2000", "--verify"];
+    let (profile, facts) = recorded_with_output(&executable, &options, LONG_LOADS_OUTPUT);
+    assert_eq!(number(&facts, "false_steps"), 0, "{facts:?}");
+    assert!(number(&facts, "value_events") > 0, "{facts:?}");
+    assert_eq!(facts["value_events"], facts["value_events_told"]);
+    for (name, share) in [("load_constant", 1.0), ("load_bytes", 0.75)] {
+        let load = load_of(&profile, name);
+        assert!((load.invariance - share).abs() < 0.01, "{load:?}");
+        let block = profile.blocks.iter().find(|block| {
+            let is_in = (block.address..block.address + u64::from(block.size)).contains(&load.address);
+            is_in && profile.functions[block.function.index()].module == load.module
+        });
+        assert_eq!(block.expect("a block around the load").count.value, load.count.value);
+        assert!(load.count.variance > 0.0 && load.count.seen > 1000, "{load:?}");
+    }
 }

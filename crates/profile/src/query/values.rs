@@ -103,10 +103,13 @@ fn function_starting_at(starts: &[(ModuleId, u64, FunctionId)], module: ModuleId
 /// Wilson's interval of a share, seen in this many picks, or so many independent ones as the variance tells.
 fn interval(share: f64, all: Estimate) -> (f64, f64) {
     const Z: f64 = 1.959_963_984_540_054;
-    if all.variance == 0.0 {
+    let n_seen = all.seen.max(1) as f64;
+    // That a count is known does not mean that all of its values were seen.
+    if all.variance == 0.0 && n_seen >= all.value {
         return (share, share);
     }
-    let n = (all.seen.max(1) as f64).min((all.value * all.value / all.variance).max(1.0));
+    let of_count = if all.variance > 0.0 { all.value * all.value / all.variance } else { f64::INFINITY };
+    let n = n_seen.min(of_count.max(1.0));
     let middle = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
     let half = Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
     ((middle - half).max(0.0), (middle + half).min(1.0))
@@ -118,6 +121,13 @@ mod tests {
 
     fn row(address: u64, value: Option<u64>, count: Estimate) -> NotedValue {
         NotedValue { module: ModuleId(0), address, kind: ValueKind::Load, value, value_module: None, count }
+    }
+
+    #[test]
+    fn a_known_count_of_which_a_part_was_seen_leaves_an_interval() {
+        let (low, high) = interval(0.5, Estimate { value: 1000.0, variance: 0.0, seen: 100 });
+        assert!((low - 0.4).abs() < 0.01 && (high - 0.6).abs() < 0.01, "{low} {high}");
+        assert_eq!(interval(0.5, Estimate::exact(1000)), (0.5, 0.5));
     }
 
     fn sampled(n_messages: u64) -> Estimate {

@@ -86,19 +86,26 @@ fn numbers_are_compared_over_the_end() {
 
 #[test]
 fn silence_ends_patience() {
-    let mut patience = Patience::new(0, 7);
-    assert_eq!(patience.next_sleep_ns(0, 7), Some(50_000));
-    assert_eq!(patience.next_sleep_ns(SECOND_NS, 7), Some(100_000));
-    assert_eq!(patience.next_sleep_ns(2 * SECOND_NS, 7), None);
+    // Progress without life is none.
+    let signs = |progress: u32| Signs { heartbeat: 7, progress };
+    let mut patience = Patience::new(0, signs(0));
+    assert_eq!(patience.next_sleep_ns(0, signs(1)), Some(50_000));
+    assert_eq!(patience.next_sleep_ns(9 * SECOND_NS, signs(2)), Some(100_000));
+    assert_eq!(patience.next_sleep_ns(10 * SECOND_NS, signs(3)), None);
 }
 
 #[test]
-fn heartbeats_extend_it_up_to_a_limit() {
-    let mut patience = Patience::new(0, 0);
-    for second in 1..30 {
-        assert!(patience.next_sleep_ns(second * SECOND_NS, second as u32).is_some_and(|sleep| sleep <= 1_000_000));
+fn heartbeats_extend_it_up_to_a_limit_and_progress_beyond() {
+    let signs = |second: u64| Signs {
+        heartbeat: second as u32,
+        progress: if second < 100 { 1 + second as u32 / 20 } else { 0 },
+    };
+    let mut patience = Patience::new(0, signs(0));
+    // The last progress is at 100 seconds.
+    for second in 1..130 {
+        assert!(patience.next_sleep_ns(second * SECOND_NS, signs(second)).is_some_and(|sleep| sleep <= 1_000_000));
     }
-    assert_eq!(patience.next_sleep_ns(30 * SECOND_NS, 30), None);
+    assert_eq!(patience.next_sleep_ns(130 * SECOND_NS, signs(130)), None);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::numbers::thousands;
 use crate::props::{Exact, ExactProps};
 use crate::record::session::Session;
 use crate::record::summary::{Ending, Modules};
+use crate::record::value_summary;
 
 fn what(exact: ExactProps) -> String {
     let counted = match exact.what {
@@ -102,7 +103,6 @@ pub fn facts(
     let sampled = (exact.what == Exact::SampledPaths).then(|| sampling_facts(session)).into_iter().flatten();
     let modules = Modules::of(session);
     let sum = |gaps: fn(&super::Gaps) -> u64| outcome.gaps.values().map(gaps).sum::<u64>().to_string();
-    let selected = session.selector().map(|selector| ("select", selector.to_string()));
     let mut facts = vec![
         ("command", ending.command.clone()),
         ("ended", ending.how.clone()),
@@ -124,21 +124,13 @@ pub fn facts(
         ("lost_contexts", totals.contexts.n_lost.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
-        ("value_places", modules.n_noting.to_string()),
-        ("value_events", totals.values.counters.n_events.to_string()),
-        ("value_messages", totals.values.counters.n_messages.to_string()),
-        ("value_events_unsent", totals.values.counters.residue.to_string()),
-        ("value_events_told", totals.values.counters.weight.to_string()),
-        ("value_waits", totals.values.counters.n_waits.to_string()),
-        ("value_messages_lost", totals.values.counters.n_lost.to_string()),
-        ("value_events_foreign", totals.values.counters.n_foreign.to_string()),
         ("modules_translated", modules.n_translated.to_string()),
         ("modules_from_cache", modules.n_from_cache.to_string()),
         ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
     ];
     facts.extend(cache_facts(totals, outcome, exact));
     facts.extend(sampled);
-    facts.extend(selected);
+    facts.extend(value_summary::facts(session, &modules));
     facts
 }
 
@@ -198,27 +190,8 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
         );
     }
     let modules = Modules::of(session);
-    if let Some(selector) = session.selector() {
-        line("selected", format!("{} places by {selector}", thousands(modules.n_noting)));
-    }
-    let values = &totals.values.counters;
-    if values.n_messages > 0 {
-        let waits = if values.n_waits > 0 {
-            format!(", {} waits for strobe", thousands(values.n_waits))
-        } else {
-            String::new()
-        };
-        let lost =
-            if values.n_lost > 0 { format!(", {} messages lost", thousands(values.n_lost)) } else { String::new() };
-        line(
-            "values",
-            format!(
-                "{} events at {} places, as {} messages{waits}{lost}",
-                thousands(values.n_events),
-                thousands(totals.values.n_sites() as u64),
-                thousands(values.n_messages)
-            ),
-        );
+    for (name, text) in value_summary::lines(session, &modules) {
+        line(name, text);
     }
     let excursions = n_excursions(totals);
     line(

@@ -18,7 +18,7 @@ impl Session<'_> {
         }
         let mut processes = std::mem::take(&mut self.processes);
         for watched in &mut processes {
-            watched.process.show_life();
+            watched.process.show_life(self.translator.progress());
             let Some(request) = watched.process.open_request() else { continue };
             if watched.answering != Some(request) {
                 self.scan(watched);
@@ -40,7 +40,7 @@ impl Session<'_> {
         let started = Instant::now();
         while self.awaits_modules(watched) && started.elapsed() < LONGEST_WAIT {
             // Others must not give up meanwhile.
-            self.processes.iter().for_each(|other| other.process.show_life());
+            self.processes.iter().for_each(|other| other.process.show_life(self.translator.progress()));
             let Ok(done) = self.done.recv_timeout(WAIT_EVERY) else { continue };
             self.take_translation(done, Some(&mut *watched));
         }
@@ -49,6 +49,10 @@ impl Session<'_> {
             self.take_translation(done, Some(&mut *watched));
         }
         self.exact.take(watched);
+    }
+
+    /// Takes the values of a process that has ended.
+    pub(super) fn take_values(&mut self, watched: &mut Watched) {
         if !self.props.noted.is_empty() {
             self.drain_events(watched, false);
             let n_salvaged = self.drain_events(watched, true);
@@ -58,12 +62,19 @@ impl Session<'_> {
 
     /// Takes what has arrived of values; if it is the last time, also what has not been sent. How many messages.
     pub(super) fn drain_events(&mut self, watched: &mut Watched, is_last: bool) -> u64 {
-        let Watched { process, events, layout, .. } = watched;
+        let Watched { process, events, converging, layout, .. } = watched;
         let mut sink = |messages: &[wire::events::Event]| match &mut self.value_stream {
             Some(stream) => stream.take(layout, messages),
             None => events.take(messages),
         };
-        if is_last { process.salvage_events(&mut sink) } else { process.drain_events(&mut sink) }
+        if is_last {
+            return process.salvage_events(&mut sink);
+        }
+        let n_messages = process.drain_events(&mut sink);
+        if let Some(converging) = converging {
+            converging.look(process, events);
+        }
+        n_messages
     }
 
     /// Whether modules of a process are being translated, or their control flow found.

@@ -121,6 +121,7 @@ impl Session<'_> {
         self.counters.untold_bursts += watched.digest.n_untold;
         watched.hand_on(&mut self.recording);
         self.take_counters(watched);
+        self.take_values(watched);
         let counters = watched.process.counters();
         for (place, n) in watched.named_departures() {
             *self.counters.departures.entry(place).or_default() += n;
