@@ -11,7 +11,7 @@ mod recover;
 mod resume;
 
 use misses::Misses;
-use patience::{Patience, is_reached};
+use patience::{Patience, Signs, is_reached};
 use recover::Machine;
 use resume::{Interrupted, Records};
 
