@@ -54,7 +54,7 @@ fn empty() -> u64 {
     if exact::is_on() { EMPTY } else { BURST_EMPTY }
 }
 
-/// Prepares the buffer of an area for bursts; a thread that had it before may have left something.
+/// Prepares the buffer of an area for bursts. What the last thread that had it has left is taken now; when there is no next one, the agent finds it there.
 ///
 /// # Safety
 /// The area must be the calling thread's, and no copy runs in it.

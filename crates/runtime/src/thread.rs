@@ -235,10 +235,6 @@ fn end(area: &Area) {
     if header.state.load(Relaxed) == thread_state::ENDED {
         stream::commit_ended_burst(area);
     }
-    if !exact::is_on() && header.state.load(Relaxed) == thread_state::NATIVE {
-        // SAFETY: the area is the calling thread's, it is in no burst, and ticks have stopped.
-        unsafe { events::take_burst(area) };
-    }
     control.cpu_ns_of_ended_threads.fetch_add(syscall::thread_cpu_ns(), Relaxed);
     control.threads_ended.fetch_add(1, Relaxed);
     altstack::take_back(area.index);
