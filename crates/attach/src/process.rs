@@ -180,7 +180,7 @@ impl Process {
     }
 
     /// In exact mode: tells the process that the agent lives, and how far it has come with its work, as a number that changes. It waits for an answer only as
-    /// long as the first is done every second, and the second changes every half minute.
+    /// long as the first is done every second, and the second changes every minute.
     pub fn show_life(&self, progress: u32) {
         self.control.heartbeat().fetch_add(1, Ordering::Relaxed);
         self.control.progress().store(progress, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 /// Time without a heartbeat after which the agent is taken for dead. On a machine with much other work it may not get to it for seconds.
 const MAX_SILENCE_NS: u64 = 10_000_000_000;
 /// Longest wait without progress.
-const MAX_WAIT_NS: u64 = 30_000_000_000;
+const MAX_WAIT_NS: u64 = 60_000_000_000;
 const FIRST_SLEEP_NS: u64 = 50_000;
 const LAST_SLEEP_NS: u64 = 1_000_000;
 
