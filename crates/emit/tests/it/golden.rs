@@ -38,7 +38,7 @@ fn counting_paths() {
 
 #[test]
 fn sampling_paths() {
-    check("samples.txt", Probe::Exact(Counting::SampledPaths));
+    check("samples.txt", SHAPES, Probe::Exact(Counting::SampledPaths));
 }
 
 #[test]
