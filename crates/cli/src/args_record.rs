@@ -131,7 +131,7 @@ pub struct RecordArgs {
     #[arg(long, group = "noting", hide = true)]
     addresses: bool,
 
-    /// Of values [default: H[P256]2048]; --select: only some, --converge: until
+    /// Of values [default: H[P256]2048]; fewer: --select, --converge
     #[arg(long, value_name = "EXPR", requires_all = ["noting", "exact"], default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
     compress: String,
 
