@@ -142,6 +142,16 @@ fn computed_goto_is_read_until_the_next_table() {
     assert_eq!(find(&format!("{body}{ARMS}{tables}")), table(&["L0", "L1", "L2"], 3, Bound::Scanned));
 }
 
+/// Behind the table there is another one, which nothing in the function names.
+#[test]
+fn a_comparison_of_the_lower_half_ends_the_table() {
+    let body = "cmp $1,%edi; ja L3; lea T(%rip),%rdx; movslq (%rdx,%rdi,4),%rax; add %rdx,%rax; jmp *%rax\n";
+    assert_eq!(find(&format!("{body}{ARMS}{RELATIVE}")), table(&["L0", "L1"], 2, Bound::Scanned));
+    let ways = "lea T(%rip),%rdx; test %esi,%esi; je 1f; movslq %ecx,%rdi; cmp $1,%edi; ja L3; jmp 2f
+        1: cmp $0,%edi; ja L3; 2: movslq (%rdx,%rdi,4),%rax; add %rdx,%rax; jmp *%rax\n";
+    assert_eq!(find(&format!("{ways}{ARMS}{RELATIVE}")), table(&["L0", "L1"], 2, Bound::Scanned));
+}
+
 /// clang without optimization stores the label before it jumps there.
 #[test]
 fn entry_spilled_to_the_stack() {

@@ -232,7 +232,7 @@ impl Interpretation<'_, '_> {
     fn index_of(&mut self, target: ValueId, state: &State) -> Option<Index> {
         let mut best: Option<Index> = None;
         let mut n_loads = 0;
-        let scanning = self.scanning_index_of(target);
+        let scanning = self.scanning_index_of(target).map(|index| self.limited_by_low_half(index, state));
         let mut is_below_scanning = false;
         let mut is_best_below_scanning = false;
         for value in self.spine(target) {
@@ -270,6 +270,27 @@ impl Interpretation<'_, '_> {
         }
         let interval = Interval { low: 0, high: MAX_ENTRIES - 1 };
         scaled.map(|value| Index { value, interval, bound: Bound::Scanned })
+    }
+
+    /// A comparison of the lower half of an index limits the table, even where it does not show that the upper half is zero: what was
+    /// compared is what selects.
+    fn limited_by_low_half(&mut self, index: Index, state: &State) -> Index {
+        let highest = self.highest_low_half(index.value, state).or_else(|| {
+            let Value::Merge(block, place) = self.interpreter.values.get(index.value) else { return None };
+            let mut highest = None;
+            for state in self.states_into(block) {
+                highest = highest.max(Some(self.highest_low_half(state.place(place)?, &state)?));
+            }
+            highest
+        });
+        let high = highest.map_or(index.interval.high, |high| high.min(index.interval.high));
+        Index { interval: Interval { high, ..index.interval }, ..index }
+    }
+
+    /// What the lower half of a value was compared with.
+    fn highest_low_half(&mut self, value: ValueId, state: &State) -> Option<u64> {
+        let low_half = self.interpreter.values.zext(value, 32);
+        state.bound(low_half).map(|bound| bound.high)
     }
 
     /// The expression, its one operand that is not constant, and so on downwards.
