@@ -1,4 +1,4 @@
--- A strobe profile, version 2.
+-- A strobe profile; its version is in `user_version`.
 --
 -- Every table has one row per thing that was seen, numbered from 0 without gaps; other tables refer to it by that number. Addresses are
 -- those of the module's file. Times are CPU times in nanoseconds.

@@ -15,14 +15,14 @@ use crate::exact_speed::geometric_mean;
 use crate::resample::{interval, mean};
 use crate::table::{Table, grouped};
 
-const NO_METRICS: Experiment =
-    Experiment::NotYet("strobe counts no metrics (cycles, simulated cache) per path or context yet");
+const NOT_MEASURED: Experiment =
+    Experiment::NotYet("not measured by this report yet; `strobe paths --metric` and `record --perturbation` show it");
 
 /// The claims of the paper.
 pub const CLAIMS: [Claim; 5] = [
     Claim {
         id: "F1",
-        statement: "overhead of exact flow profiling (every path); metrics and contexts are not there yet",
+        statement: "overhead of exact flow profiling (every path); metrics and contexts by `strobe-lab bench exact`",
         published: "about 1.8x, 1.6x, 1.7x",
         required: "below callgrind and cachegrind by 5x or more",
         experiment: Experiment::Measured { run: exact_overhead, minutes: 5.0 },
@@ -32,7 +32,7 @@ pub const CLAIMS: [Claim; 5] = [
         statement: "a handful of paths (>= 1 % of L1D misses each) carries most misses",
         published: "3-28 paths, 9-98 % of misses",
         required: "table per program",
-        experiment: NO_METRICS,
+        experiment: NOT_MEASURED,
     },
     Claim {
         id: "F3",
@@ -46,14 +46,14 @@ pub const CLAIMS: [Claim; 5] = [
         statement: "calling context tree statistics",
         published: "table 3",
         required: "same table",
-        experiment: Experiment::NotYet("exact recordings have no calling contexts yet"),
+        experiment: Experiment::NotYet("not measured by this report yet; `strobe contexts --metric` shows it"),
     },
     Claim {
         id: "F5",
         statement: "perturbation: metric totals with and without profiling",
         published: "table 2",
         required: "same table",
-        experiment: NO_METRICS,
+        experiment: NOT_MEASURED,
     },
 ];
 
