@@ -159,7 +159,8 @@ impl Function<'_, '_> {
         if module.options.events.is_empty() && module.options.probe.cache().is_none() {
             return Vec::new();
         }
-        let mut live = flow.liveness.live_behind_each(module.image, &flow.cfg, block, self.needed_behind(block));
+        let mut live =
+            module.liveness(self.id).live_behind_each(module.image, &flow.cfg, block, self.needed_behind(block));
         for (insn, live) in flow.cfg.instructions(module.image, block).zip(&mut live) {
             // Behind what is replaced, everything is the program's at once.
             if classify::body(&insn) != Body::Copy {

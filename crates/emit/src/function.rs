@@ -250,7 +250,7 @@ impl Function<'_, '_> {
         let kept = if depth == Depth::Record { LiveSet::NONE } else { self.flags_kept_by(id) };
         Site {
             block: self.module.original(self.flow.cfg.block(id).range.start),
-            live: self.flow.liveness.live_in(id) | kept,
+            live: self.module.liveness(self.id).live_in(id) | kept,
             cluster: (options.cluster as u32) << RECORD_ADDRESS_BITS,
             probe: options.probe,
         }
@@ -369,13 +369,13 @@ impl Function<'_, '_> {
     /// What is needed at the start of a block; in a module that passes flags in ways that do not show, those that the block does not overwrite.
     pub fn needed_at(&self, block: BlockId) -> LiveSet {
         let kept = if self.module.passes_flags_unseen { self.flags_kept_by(block) } else { LiveSet::NONE };
-        self.flow.liveness.live_in(block) | kept
+        self.module.liveness(self.id).live_in(block) | kept
     }
 
     /// What is needed where control leaves the function at the end of a block.
     pub fn needed_behind(&self, block: BlockId) -> LiveSet {
         let kept = if self.module.passes_flags_unseen { LiveSet::ALL_FLAGS } else { LiveSet::NONE };
-        self.flow.liveness.live_out(&self.flow.cfg, block) | kept
+        self.module.liveness(self.id).live_out(&self.flow.cfg, block) | kept
     }
 
     /// Writes the code for arrivals at a block if it can be before it. If control over known edges does not pass it, only the first block of

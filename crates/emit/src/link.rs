@@ -26,7 +26,7 @@ const LITERAL_BYTES: usize = 8;
 /// Translates a module.
 #[must_use]
 pub fn translate(image: &Image<'_>, flow: &ModuleFlow, options: Options, executor: &impl Executor) -> ModuleCopy {
-    translate_module(&Module::new(image, flow, options, None), executor)
+    translate_module(&Module::new(image, flow, options, None, executor), executor)
 }
 
 /// Translates a module so that only these places note events.
@@ -38,7 +38,7 @@ pub fn translate_selected(
     selection: Selection,
     executor: &impl Executor,
 ) -> ModuleCopy {
-    let copy = translate_module(&Module::new(image, flow, options, Some(&selection)), executor);
+    let copy = translate_module(&Module::new(image, flow, options, Some(&selection), executor), executor);
     ModuleCopy { selection: Some(selection), ..copy }
 }
 

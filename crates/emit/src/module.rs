@@ -5,8 +5,8 @@
 
 use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
-use flow::liveness::LiveSet;
-use flow::{FunctionFlow, ModuleFlow, Transfer};
+use flow::liveness::{LiveSet, Liveness};
+use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
 use image::{Image, Svma, SvmaRange};
 use rustc_hash::FxHashSet;
 
@@ -33,6 +33,9 @@ pub(crate) struct Module<'a, 'data> {
     reached: FxHashSet<Svma>,
     /// Whether flags may be alive where control arrives by a computed address.
     pub passes_flags_unseen: bool,
+    /// By function: what is alive, by the conventions of the whole module. Only for copies that are never left: whoever they are entered from
+    /// keeps to these.
+    known_needs: Option<Vec<Liveness>>,
 }
 
 /// Copies reach this far from the image base, in original addresses and in bytes of copy. Any two distances of this kind differ by
@@ -52,13 +55,14 @@ impl<'a, 'data> Module<'a, 'data> {
         flow: &'a ModuleFlow,
         options: Options,
         selection: Option<&'a Selection>,
+        executor: &impl Executor,
     ) -> Module<'a, 'data> {
         let base = image_base(image);
         let sequences = restartable_sequences(image);
         let skips: Vec<Option<SkipReason>> =
             flow.functions.iter().map(|function| skip_reason(image, base, &sequences, function)).collect();
         let len = image.segments().last().map_or(0, |segment| segment.range.end - base);
-        let shares = sharing(&flow.functions);
+        let shares = flow.shares_code();
         let mut module = Module {
             image,
             flow,
@@ -70,6 +74,7 @@ impl<'a, 'data> Module<'a, 'data> {
             shares,
             reached: FxHashSet::default(),
             passes_flags_unseen: flow.functions.iter().any(expects_flags),
+            known_needs: options.probe.stays().then(|| flow::registers::known_needs(image, flow, executor)),
         };
         module.reached = module.copied().flat_map(|id| module.reached_by(id)).collect();
         module
@@ -91,6 +96,11 @@ impl<'a, 'data> Module<'a, 'data> {
 
     pub fn function(&self, id: FunctionId) -> &'a FunctionFlow {
         &self.flow.functions[id.index()]
+    }
+
+    /// What is alive in a function.
+    pub fn liveness(&self, id: FunctionId) -> &Liveness {
+        self.known_needs.as_ref().map_or(&self.function(id).liveness, |known| &known[id.index()])
     }
 
     pub fn skip_reason(&self, id: FunctionId) -> Option<SkipReason> {
@@ -195,26 +205,4 @@ fn skip_reason(image: &Image<'_>, base: Svma, sequences: &[Svma], function: &Fun
         return Some(SkipReason::Unreadable);
     }
     None
-}
-
-/// By function: whether a part of another one overlaps one of its own.
-fn sharing(functions: &[FunctionFlow]) -> Vec<bool> {
-    let parts =
-        functions.iter().enumerate().flat_map(|(id, function)| function.parts.iter().map(move |&part| (part, id)));
-    let mut parts: Vec<(SvmaRange, usize)> = parts.collect();
-    parts.sort_unstable();
-    let mut shares = vec![false; functions.len()];
-    let mut longest: Option<(SvmaRange, usize)> = None;
-    for (part, id) in parts {
-        if let Some((before, other)) = longest
-            && part.start < before.end
-            && other != id
-        {
-            (shares[id], shares[other]) = (true, true);
-        }
-        if longest.is_none_or(|(before, _)| part.end > before.end) {
-            longest = Some((part, id));
-        }
-    }
-    shares
 }

@@ -41,6 +41,7 @@ mod noreturn;
 pub mod order;
 pub mod paths;
 mod pieces;
+pub mod registers;
 mod scout;
 mod stack;
 mod tables;

@@ -31,6 +31,9 @@ use crate::transfer::Transfer;
 pub struct Liveness {
     live_in: Vec<LiveSet>,
     conventions: FlagConventions,
+    /// Registers that are needed at the end of each block, before a call but for its operands, if more is known than that callers and callees
+    /// may need any.
+    registers_at_end: Option<Vec<LiveSet>>,
 }
 
 /// Flags that cross the borders of a function, against the calling convention.
@@ -71,6 +74,16 @@ impl LiveSet {
     pub const DIRECTION: LiveSet = LiveSet(0x40 << FLAG_SHIFT);
     /// The flags that arithmetic writes: all but direction.
     pub const ARITHMETIC_FLAGS: LiveSet = LiveSet(0x3f << FLAG_SHIFT);
+
+    /// The registers with these hardware numbers.
+    pub(crate) const fn of_numbers(numbers: &[u8]) -> LiveSet {
+        let (mut set, mut index) = (0, 0);
+        while index < numbers.len() {
+            set |= 1 << numbers[index];
+            index += 1;
+        }
+        LiveSet(set)
+    }
 
     /// Whether the register with this hardware number is in the set.
     #[must_use]
@@ -187,6 +200,22 @@ impl Effects {
             // `syscall` leaves the flags in r11, where nobody looks for them.
             return Effect { needs: LiveSet::ALL_REGISTERS, kills: LiveSet::NONE };
         }
+        self.of_operands(insn)
+    }
+
+    /// Registers that one instruction may change.
+    pub(crate) fn written(&mut self, insn: &Instruction) -> LiveSet {
+        let used = self.info.info(insn).used_registers().iter().filter(|used| writes(used.access()));
+        used.fold(LiveSet::NONE, |set, used| set | LiveSet::of_register(used.register()))
+    }
+
+    /// The same, but for what happens in a callee or in the kernel.
+    pub(crate) fn of_operands(&mut self, insn: &Instruction) -> Effect {
+        self.of_operands_from(insn, 1)
+    }
+
+    /// The same, but for reads of fewer bytes.
+    pub(crate) fn of_operands_from(&mut self, insn: &Instruction, least_bytes: usize) -> Effect {
         let mut effect = Effect { needs: LiveSet::of_flags(insn.rflags_read()), kills: LiveSet::NONE };
         let keeps_destination = may_keep_destination(insn);
         for used in self.info.info(insn).used_registers() {
@@ -197,6 +226,7 @@ impl Effects {
                 }
                 OpAccess::None | OpAccess::NoMemAccess => {}
                 OpAccess::Write if !keeps_destination => {}
+                _ if used.register().size() < least_bytes => {}
                 _ => effect.needs = effect.needs | register,
             }
         }
@@ -287,7 +317,7 @@ impl Liveness {
         order: &Order,
         conventions: FlagConventions,
     ) -> Liveness {
-        let mut this = Liveness { live_in: vec![LiveSet::NONE; cfg.blocks.len()], conventions };
+        let mut this = Liveness { live_in: vec![LiveSet::NONE; cfg.blocks.len()], conventions, registers_at_end: None };
         loop {
             let mut changed = false;
             for &block in order.reverse_post().iter().rev() {
@@ -297,6 +327,16 @@ impl Liveness {
             if !changed {
                 return this;
             }
+        }
+    }
+
+    /// The same with what is known of registers: at the start of each block, and at its end.
+    pub(crate) fn with_registers(&self, live_in: &[LiveSet], at_end: Vec<LiveSet>) -> Liveness {
+        let known = self.live_in.iter().zip(live_in).map(|(all, registers)| all.flags() | registers.registers());
+        Liveness {
+            live_in: known.collect(),
+            conventions: self.conventions.clone(),
+            registers_at_end: Some(at_end.into_iter().map(LiveSet::registers).collect()),
         }
     }
 
@@ -330,7 +370,16 @@ impl Liveness {
                 (None, _) => registers | LiveSet::ALL_FLAGS,
             }
         });
-        after.fold(self.flags_at_call(callee), BitOr::bitor)
+        let live = after.fold(self.flags_at_call(callee), BitOr::bitor);
+        self.registers_at_end.as_ref().map_or(live, |at_end| live.flags() | at_end[block.index()])
+    }
+
+    /// What is live just before the call at the end of a block.
+    #[must_use]
+    pub fn live_before_call(&self, image: &Image<'_>, cfg: &Cfg, block: BlockId) -> LiveSet {
+        let behind = self.live_out(cfg, block);
+        let call = cfg.instructions(image, block).last().filter(|_| self.registers_at_end.is_some());
+        call.map_or(behind | LiveSet::ALL_REGISTERS, |call| Effects::default().of_operands(&call).before(behind))
     }
 
     /// What is live behind each instruction of a block, if `at_end` is behind the last one.
@@ -338,7 +387,11 @@ impl Liveness {
     pub fn live_behind_each(&self, image: &Image<'_>, cfg: &Cfg, block: BlockId, at_end: LiveSet) -> Vec<LiveSet> {
         let mut effects = Effects::default();
         let mut live: Vec<LiveSet> = Vec::new();
-        let of_each: Vec<Effect> = cfg.instructions(image, block).map(|insn| effects.of(&insn)).collect();
+        let mut of = |insn: &Instruction| match &self.registers_at_end {
+            Some(_) if Transfer::of(insn).is_call() => effects.of_operands(insn),
+            _ => effects.of(insn),
+        };
+        let of_each: Vec<Effect> = cfg.instructions(image, block).map(|insn| of(&insn)).collect();
         of_each.iter().rev().fold(at_end, |behind, effect| {
             live.push(behind);
             effect.before(behind)

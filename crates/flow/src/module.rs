@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use image::{Image, Sources, Svma};
+use image::{Image, Sources, Svma, SvmaRange};
 
 use crate::callgraph::{Call, CallGraph, FunctionFacts, FunctionId};
 use crate::cfg::EdgeKind;
@@ -38,6 +38,32 @@ impl ModuleFlow {
     #[must_use]
     pub fn function_at(&self, at: Svma) -> Option<&FunctionFlow> {
         self.function_containing(at).map(|id| &self.functions[id.index()])
+    }
+
+    /// By function: whether a part of another one overlaps one of its own.
+    #[must_use]
+    pub fn shares_code(&self) -> Vec<bool> {
+        let parts = self
+            .functions
+            .iter()
+            .enumerate()
+            .flat_map(|(id, function)| function.parts.iter().map(move |&part| (part, id)));
+        let mut parts: Vec<(SvmaRange, usize)> = parts.collect();
+        parts.sort_unstable();
+        let mut shares = vec![false; self.functions.len()];
+        let mut longest: Option<(SvmaRange, usize)> = None;
+        for (part, id) in parts {
+            if let Some((before, other)) = longest
+                && part.start < before.end
+                && other != id
+            {
+                (shares[id], shares[other]) = (true, true);
+            }
+            if longest.is_none_or(|(before, _)| part.end > before.end) {
+                longest = Some((part, id));
+            }
+        }
+        shares
     }
 }
 

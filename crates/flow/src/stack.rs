@@ -3,7 +3,7 @@
 //! A jump to another function is a tail call only if the stack pointer is where it was on entry, because only then does the
 //! callee return to our caller. Unwind rows state it exactly: the canonical frame address (CFA) is the stack pointer plus 8.
 
-use image::{Cfa, Image, Svma, UnwindRow};
+use image::{Cfa, Frame, Image, Svma, UnwindRow};
 
 const DWARF_RSP: u16 = 7;
 
@@ -22,11 +22,16 @@ pub(crate) struct StackHeights {
 impl StackHeights {
     /// Reads the rows of the unwind entries with these indices. Rows that cannot be read are missing.
     pub fn new(image: &Image<'_>, frames: impl IntoIterator<Item = usize>) -> StackHeights {
-        let mut rows: Vec<UnwindRow> = frames
-            .into_iter()
-            .filter_map(|index| image.frames().get(index))
-            .flat_map(|frame| image.unwind_rows(frame).unwrap_or_default())
-            .collect();
+        StackHeights::of_frames(image, frames.into_iter().filter_map(|index| image.frames().get(index)))
+    }
+
+    /// The same of the unwind entries that contain these addresses.
+    pub fn around(image: &Image<'_>, addresses: impl IntoIterator<Item = Svma>) -> StackHeights {
+        StackHeights::of_frames(image, addresses.into_iter().filter_map(|at| image.frame_at(at)))
+    }
+
+    fn of_frames<'a>(image: &Image<'_>, frames: impl Iterator<Item = &'a Frame>) -> StackHeights {
+        let mut rows: Vec<UnwindRow> = frames.flat_map(|frame| image.unwind_rows(frame).unwrap_or_default()).collect();
         rows.sort_by_key(|row| row.range.start);
         StackHeights { rows }
     }

@@ -10,7 +10,8 @@ use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use super::path_metric::{write_counter, write_end_with_misses};
-use super::samples;
+use super::saving::{begin_saving, saved_with_rdx};
+use super::{samples, saving};
 use crate::Probe;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
@@ -76,9 +77,6 @@ pub(crate) enum Paths {
     Samples(u32),
 }
 
-/// Ends of the saves of `rax`, `rcx`, `rdx` and flags.
-pub(super) const FOUR_SAVES_END: [u8; 4] = [9, 18, 27, 40];
-
 impl Code {
     /// Writes the code. The program is about to be at `original`, where `live` is what it needs.
     pub fn write(self, chunk: &mut Chunk, original: Original, live: LiveSet) {
@@ -119,15 +117,15 @@ impl Code {
                 write_restart(chunk, original, restart);
             }
             Code::End { paths: Paths::Table(key), id_offset, restart } => {
-                write_hashed_end(chunk, original, Some(key), id_offset);
+                write_hashed_end(chunk, original, live, Some(key), id_offset);
                 write_restart(chunk, original, restart);
             }
             Code::End { paths: Paths::Context, id_offset, restart } => {
-                write_hashed_end(chunk, original, None, id_offset);
+                write_hashed_end(chunk, original, live, None, id_offset);
                 write_restart(chunk, original, restart);
             }
             Code::End { paths: Paths::Samples(key), id_offset, restart } => {
-                samples::write_end(chunk, original, keeps_flags, key, id_offset);
+                samples::write_end(chunk, original, live, key, id_offset);
                 write_restart(chunk, original, restart);
             }
             Code::Row { index, paths, restart } => {
@@ -215,13 +213,9 @@ fn write_restore(chunk: &mut Chunk, original: Original, keeps_flags: bool) {
 }
 
 /// Has the module's stub count the path in the path table: `ecx` is the path, `eax` the key or else the context, and `twin` where to go on.
-pub(super) fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Option<u32>, id_offset: i32) {
-    let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
-    chunk.begin_run(kind::PROBE, original, all, FOUR_SAVES_END);
-    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-    chunk.asm.store(offset::SAVED_RDX, Gpr::RDX);
-    probe::save_flags(&mut chunk.asm);
+pub(super) fn write_hashed_end(chunk: &mut Chunk, original: Original, live: LiveSet, key: Option<u32>, id_offset: i32) {
+    let saved = saved_with_rdx(live);
+    begin_saving(chunk, original, saved);
     chunk.load_original(Gpr::RDX, original);
     chunk.asm.store(offset::TARGET, Gpr::RDX);
     chunk.asm.load_dword(Gpr::RCX, offset::FRAME);
@@ -238,9 +232,8 @@ pub(super) fn write_hashed_end(chunk: &mut Chunk, original: Original, key: Optio
     let hole = chunk.asm.jump();
     chunk.refer(hole, Destination::Stub(Stub::CountPath));
     chunk.asm.bind(back);
-    chunk.begin_run(kind::PROBE, original, all, [0; 4]);
-    chunk.asm.load(Gpr::RDX, offset::SAVED_RDX);
-    probe::restore_all(&mut chunk.asm);
+    chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
+    saving::write_restore(chunk, saved);
 }
 
 /// The stub that counts a path in the path table; see [`write_hashed_end`]. An entry is taken by `cmpxchg`, so that a signal handler that counts

@@ -26,7 +26,8 @@ use wire::exact::CELLS;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::transfers::{ARRIVAL_SAVE_END, CallEnd, Callee, saved, write_restore};
+use super::saving::write_restore;
+use super::transfers::{ARRIVAL_SAVE_END, CallEnd, Callee};
 use super::{Cell, CellKind};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
@@ -73,10 +74,11 @@ impl Function<'_, '_> {
             }
         }
         if matches!(stack, StackChange::Push(_)) {
+            let live = self.needed_at_call(block, keeps_flags);
             if self.return_site(block).is_some() {
-                self.leave_frame(at, keeps_flags);
+                self.leave_frame(at, live);
             }
-            self.descend_to_call(at, keeps_flags);
+            self.descend_to_call(at, live);
         }
         if scratch.is_none() {
             self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
@@ -96,21 +98,21 @@ impl Function<'_, '_> {
     }
 
     fn keeps_flags_at(&self, block: BlockId, stack: StackChange) -> bool {
-        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
+        let live = self.module.liveness(self.id).live_out(&self.flow.cfg, block);
         let is_jump_with_flags = matches!(stack, StackChange::None) && !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
         self.module.passes_flags_unseen || is_jump_with_flags
     }
 
     /// The target is in `rax`, which is saved.
     fn jump_computed(&mut self, at: Original, keeps_flags: bool) {
-        let saved = saved(keeps_flags);
+        let saved = all_saved(keeps_flags);
         self.chunk.begin_run(kind::FORWARD, Original(0), saved, ARRIVAL_SAVE_END);
         self.write_remembered(at, saved, None);
         self.chunk.asm.jump_through(offset::TWIN);
     }
 
     fn call_computed(&mut self, block: BlockId, at: Original, next: Svma, keeps_flags: bool) {
-        let saved = saved(keeps_flags);
+        let saved = all_saved(keeps_flags);
         let return_address = self.original(next);
         self.chunk.begin_run(kind::PROBE, at, saved, CALL_SAVE_END);
         self.write_remembered(at, saved, Some((at, return_address)));
@@ -197,6 +199,11 @@ impl Function<'_, '_> {
         let hole = chunk.asm.jump();
         chunk.refer(hole, Destination::Stub(Stub::LookUp));
     }
+}
+
+/// What is saved on the way.
+fn all_saved(keeps_flags: bool) -> u8 {
+    saves::RAX | saves::RCX | if keeps_flags { saves::FLAGS } else { 0 }
 }
 
 /// Makes the offset that ends the last instruction that of the cell, which it holds as that of the first one.

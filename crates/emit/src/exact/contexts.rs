@@ -47,18 +47,19 @@ use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::liveness::LiveSet;
 use wire::exact::{CONTEXT_BYTES, CONTEXT_HASH_FACTOR, CONTEXTS, ContextEntry, FRAME_MASK, N_CONTEXT_ENTRIES};
-use wire::recovery::kind;
+use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
 use super::code::with_register;
 use super::path_metric::with_metric;
-use super::transfers::{ARRIVAL_SAVE_END, CallEnd, saved, write_restore};
+use super::saving::{begin_saving, saved, write_restore};
+use super::transfers::CallEnd;
 use super::{Cell, CellKind};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
+use crate::exits;
 use crate::function::Function;
-use crate::{exits, probe};
 
 const KEY: u32 = CONTEXTS + offset_of!(ContextEntry, key) as u32;
 const COUNT: u32 = CONTEXTS + offset_of!(ContextEntry, count) as u32;
@@ -105,7 +106,7 @@ impl Function<'_, '_> {
         match (entry, self.context_key) {
             (Some(EntryKind::Primary | EntryKind::Secondary), Some(key)) => {
                 self.charge(at, live);
-                self.descend(at, !(live & LiveSet::ARITHMETIC_FLAGS).is_empty(), key);
+                self.descend(at, live, key);
             }
             (Some(EntryKind::Primary | EntryKind::Secondary), None) => {}
             (Some(EntryKind::LandingPad), _) => self.retake_context(at, live),
@@ -135,8 +136,7 @@ impl Function<'_, '_> {
     pub(super) fn charge(&mut self, at: Original, live: LiveSet) {
         let probe = self.module.options.probe;
         let Some(metric) = probe.metric().filter(|_| probe.has_context_metric()) else { return };
-        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-        with_metric(self.chunk, metric, at, keeps_flags, |chunk| {
+        with_metric(self.chunk, metric, at, live, |chunk| {
             chunk.asm.load(Gpr::RCX, offset::CHARGED);
             chunk.asm.store(offset::CHARGED, Gpr::RAX);
             chunk.asm.bytes(&[0x48, 0x29, 0xc8]); // sub rax, rcx
@@ -147,20 +147,20 @@ impl Function<'_, '_> {
     }
 
     /// Before the call at `at`, when its frame has been left.
-    pub(super) fn descend_to_call(&mut self, at: Original, keeps_flags: bool) {
+    pub(super) fn descend_to_call(&mut self, at: Original, live: LiveSet) {
         if self.module.options.probe.has_call_sites() && self.context_key.is_some() {
             let key = new_key(self.chunk, CellKind::CallSite, at);
-            self.descend(at, keeps_flags, key);
+            self.descend(at, live, key);
             self.chunk.begin_clean_probe(at);
         }
     }
 
-    fn descend(&mut self, at: Original, keeps_flags: bool, key: u32) {
-        let saved = saved(keeps_flags);
+    fn descend(&mut self, at: Original, live: LiveSet, key: u32) {
+        let saved = saved(live);
         let chunk = &mut *self.chunk;
         let [start, look, other] = [(); 3].map(|()| chunk.asm.new_label());
         chunk.asm.bind(start);
-        begin(chunk, at, keeps_flags);
+        begin_saving(chunk, at, saved);
         let asm = &mut chunk.asm;
         asm.load_dword(Gpr::RCX, offset::CONTEXT);
         let place = asm.load_constant(Gpr::RAX, key);
@@ -205,11 +205,10 @@ impl Function<'_, '_> {
 
     fn retake_context(&mut self, at: Original, live: LiveSet) {
         self.charge(at, live);
-        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-        let saved = saved(keeps_flags);
+        let saved = saved(live) & !saves::RCX;
         let chunk = &mut *self.chunk;
         let [missing, behind] = [(); 2].map(|()| chunk.asm.new_label());
-        begin(chunk, at, keeps_flags);
+        begin_saving(chunk, at, saved);
         chunk.asm.frame_index(Gpr::RAX, FRAME_MASK);
         chunk.asm.entry(super::transfers::COMPARE, Gpr::RSP, Gpr::RAX, super::transfers::FRAME_KEY);
         chunk.asm.jump_to_if(Condition::NZ, missing);
@@ -220,15 +219,5 @@ impl Function<'_, '_> {
         chunk.asm.store_constant(offset::CONTEXT, wire::exact::ROOT_CONTEXT);
         chunk.asm.bind(behind);
         write_restore(chunk, saved);
-    }
-}
-
-/// Saves what the context needs.
-fn begin(chunk: &mut Chunk, at: Original, keeps_flags: bool) {
-    chunk.begin_run(kind::PROBE, at, saved(keeps_flags), ARRIVAL_SAVE_END);
-    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-    if keeps_flags {
-        probe::save_flags(&mut chunk.asm);
     }
 }

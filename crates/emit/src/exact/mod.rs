@@ -18,6 +18,7 @@ mod path_metric;
 mod paths;
 mod plan;
 pub(crate) mod samples;
+mod saving;
 mod tables;
 pub(crate) mod transfers;
 

@@ -45,8 +45,8 @@ use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use super::Metric;
-use super::code::{Code, FOUR_SAVES_END, saving_flags, with_register, write_end};
-use super::transfers::{ARRIVAL_SAVE_END, saved, write_restore};
+use super::code::{Code, saving_flags, with_register, write_end};
+use super::saving::{begin_saving, keeps_flags, saved, saved_with_rdx, write_restore};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
 use crate::function::Function;
@@ -67,19 +67,16 @@ impl Function<'_, '_> {
                 chunk.asm.load(register, offset::MISSES);
                 chunk.asm.store(offset::CHARGED, register);
             }),
-            Some(Metric::Cycles) => {
-                let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-                with_metric(self.chunk, Metric::Cycles, at, keeps_flags, |chunk| {
-                    chunk.asm.store(offset::CHARGED, Gpr::RAX);
-                });
-            }
+            Some(Metric::Cycles) => with_metric(self.chunk, Metric::Cycles, at, live, |chunk| {
+                chunk.asm.store(offset::CHARGED, Gpr::RAX);
+            }),
             None => {}
         }
     }
 
     /// Before the call at `at`, if cycles are added up: they are read before anything else is done.
-    pub(super) fn leave_cycles(&mut self, at: Original, keeps_flags: bool) {
-        with_metric(self.chunk, Metric::Cycles, at, keeps_flags, |chunk| {
+    pub(super) fn leave_cycles(&mut self, at: Original, live: LiveSet) {
+        with_metric(self.chunk, Metric::Cycles, at, live, |chunk| {
             chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
             chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
             chunk.asm.bytes(&[0x65, 0x48, 0x89, 0x81]); // mov gs:[rcx + FRAME_METRIC], rax
@@ -89,8 +86,7 @@ impl Function<'_, '_> {
 
     /// The same when a call has returned to `next`, and has found its frame.
     pub(super) fn take_cycles(&mut self, next: Original, live: LiveSet) {
-        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-        with_metric(self.chunk, Metric::Cycles, next, keeps_flags, |chunk| {
+        with_metric(self.chunk, Metric::Cycles, next, live, |chunk| {
             chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
             chunk.asm.bytes(&[0x65, 0x48, 0x2b, 0x81]); // sub rax, gs:[rcx + FRAME_METRIC]
             chunk.asm.bytes(&FRAME_METRIC.to_le_bytes());
@@ -104,31 +100,20 @@ pub(super) fn with_metric(
     chunk: &mut Chunk,
     metric: Metric,
     at: Original,
-    keeps_flags: bool,
+    live: LiveSet,
     write: impl FnOnce(&mut Chunk),
 ) {
-    with_saved(chunk, at, keeps_flags, metric == Metric::Cycles, |chunk| {
+    let saved = if metric == Metric::Cycles { saved_with_rdx(live) } else { saved(live) };
+    with_saved(chunk, at, saved, |chunk| {
         write_counter(chunk, metric);
         write(chunk);
     });
 }
 
-/// Writes code that may change `rax` and `rcx`, and `rdx` on request.
-fn with_saved(chunk: &mut Chunk, at: Original, keeps_flags: bool, takes_rdx: bool, write: impl FnOnce(&mut Chunk)) {
-    let saved = saved(keeps_flags) | if takes_rdx { saves::RDX } else { 0 };
-    chunk.begin_run(kind::PROBE, at, saved, if takes_rdx { FOUR_SAVES_END } else { ARRIVAL_SAVE_END });
-    chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-    chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-    if takes_rdx {
-        chunk.asm.store(offset::SAVED_RDX, Gpr::RDX);
-    }
-    if keeps_flags {
-        probe::save_flags(&mut chunk.asm);
-    }
+/// Writes code that may change what is saved, or is not needed.
+fn with_saved(chunk: &mut Chunk, at: Original, saved: u8, write: impl FnOnce(&mut Chunk)) {
+    begin_saving(chunk, at, saved);
     write(chunk);
-    if takes_rdx {
-        chunk.asm.load(Gpr::RDX, offset::SAVED_RDX);
-    }
     write_restore(chunk, saved);
     chunk.begin_clean_probe(at);
 }
@@ -139,7 +124,7 @@ pub(crate) struct MissedEnd {
     label: Label,
     back: Label,
     original: Original,
-    keeps_flags: bool,
+    live: LiveSet,
     /// What is saved and not restored.
     saved: u8,
     cell: u32,
@@ -155,37 +140,32 @@ pub(super) fn write_end_with_misses(
     id_offset: i32,
 ) {
     let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
-    let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
     let write = |chunk: &mut Chunk, register: Gpr| {
         write_end(chunk, register, first, id_offset);
         chunk.asm.load(register, offset::MISSES);
         chunk.asm.compare(register, offset::CHARGED);
         chunk.asm.jump_to_if(Condition::NZ, label);
     };
-    let saved = if keeps_flags {
+    let saved = if keeps_flags(live) {
         saving_flags(chunk, original, |chunk| write(chunk, Gpr::RCX));
-        saved(true)
+        saves::RAX | saves::RCX | saves::FLAGS
     } else {
         with_register(chunk, original, live, write);
         if probe::dead_register(live).is_some() { 0 } else { saves::RAX }
     };
     chunk.asm.bind(back);
-    chunk.missed_ends.push(MissedEnd { label, back, original, keeps_flags, saved, cell: misses, id_offset });
+    chunk.missed_ends.push(MissedEnd { label, back, original, live, saved, cell: misses, id_offset });
 }
 
 /// Writes where paths of the function go that have missed.
 pub(crate) fn write_missed_ends(chunk: &mut Chunk) {
-    for MissedEnd { label, back, original, keeps_flags, saved, cell, id_offset } in
+    for MissedEnd { label, back, original, live, saved: before, cell, id_offset } in
         std::mem::take(&mut chunk.missed_ends)
     {
         chunk.asm.bind(label);
-        chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
-        if saved & saves::RCX != 0 {
-            write_restore(chunk, saved);
-        } else if saved != 0 {
-            chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
-        }
-        with_saved(chunk, original, keeps_flags, false, |chunk| {
+        chunk.begin_run(kind::PROBE, original, before, [0; 4]);
+        write_restore(chunk, before);
+        with_saved(chunk, original, saved(live), |chunk| {
             chunk.asm.load(Gpr::RAX, offset::MISSES);
             chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
             chunk.asm.load_signed(Gpr::RCX, offset::FRAME);

@@ -31,11 +31,13 @@
 //! A tick may come between any two of these, and so may a handler of the program that takes samples itself: then one sample more or less is taken, and
 //! what one of them adds to the squares may be that of the other. The path that is counted is the right one all the same.
 
+use flow::liveness::LiveSet;
 use wire::exact::PATH_METRIC;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use super::code::write_hashed_end;
+use super::saving::keeps_flags;
 use crate::asm::{Asm, Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
 use crate::probe::{self, FLAGS_SAVE_END};
@@ -47,8 +49,8 @@ pub(crate) struct Sample {
     label: Label,
     back: Label,
     original: Original,
-    /// Whether `rax`, `rcx` and flags are saved there.
-    is_saved: bool,
+    /// What is needed there; if flags are, these, `rax` and `rcx` are saved.
+    live: LiveSet,
     key: u32,
     id_offset: i32,
 }
@@ -56,7 +58,8 @@ pub(crate) struct Sample {
 const SAVED: u8 = saves::RAX | saves::RCX | saves::FLAGS;
 
 /// Looks whether a sample is wanted of the path that ends.
-pub(super) fn write_end(chunk: &mut Chunk, original: Original, keeps_flags: bool, key: u32, id_offset: i32) {
+pub(super) fn write_end(chunk: &mut Chunk, original: Original, live: LiveSet, key: u32, id_offset: i32) {
+    let keeps_flags = keeps_flags(live);
     let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
     if keeps_flags {
         chunk.statistics.probes_flags_saved += 1;
@@ -74,18 +77,18 @@ pub(super) fn write_end(chunk: &mut Chunk, original: Original, keeps_flags: bool
     }
     chunk.begin_clean_probe(original);
     chunk.asm.bind(back);
-    chunk.samples.push(Sample { label, back, original, is_saved: keeps_flags, key, id_offset });
+    chunk.samples.push(Sample { label, back, original, live, key, id_offset });
 }
 
 /// Writes where the function's path ends go that samples are wanted of.
 pub(crate) fn write_all(chunk: &mut Chunk) {
-    for Sample { label, back, original, is_saved, key, id_offset } in std::mem::take(&mut chunk.samples) {
+    for Sample { label, back, original, live, key, id_offset } in std::mem::take(&mut chunk.samples) {
         chunk.asm.bind(label);
-        if is_saved {
+        if keeps_flags(live) {
             chunk.begin_run(kind::PROBE, original, SAVED, [0; 4]);
             probe::restore_all(&mut chunk.asm);
         }
-        write_hashed_end(chunk, original, Some(key), id_offset);
+        write_hashed_end(chunk, original, live, Some(key), id_offset);
         chunk.begin_clean_probe(original);
         chunk.asm.jump_to(back);
     }

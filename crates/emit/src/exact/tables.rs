@@ -37,7 +37,7 @@ impl Function<'_, '_> {
 
     /// A register that nobody needs behind a jump through a table, if that is true of flags and `rax`, too.
     pub(super) fn scratch_of_table_jump(&self, block: BlockId) -> Option<Gpr> {
-        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
+        let live = self.module.liveness(self.id).live_out(&self.flow.cfg, block);
         let flags_are_dead = (live & LiveSet::ARITHMETIC_FLAGS).is_empty() && !self.module.passes_flags_unseen;
         let mut dead = probe::dead_registers(live).filter(|_| flags_are_dead);
         dead.find(|&register| register == Gpr::RAX)?;
@@ -72,7 +72,7 @@ impl Function<'_, '_> {
     pub(super) fn write_table_arrival(&mut self, block: BlockId) {
         let row = self.row_label(block);
         let cluster = self.module.options.cluster;
-        let live = self.flow.liveness.live_out(&self.flow.cfg, block);
+        let live = self.module.liveness(self.id).live_out(&self.flow.cfg, block);
         let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() || self.module.passes_flags_unseen;
         let is_before = self.module.options.probe.tells_arrivals_apart();
         let chunk = &mut *self.chunk;

@@ -50,6 +50,7 @@ use super::Metric;
 use super::code::{Code, Paths, write_end};
 use super::computed::Search;
 use super::contexts::FindContext;
+use super::saving::{begin_saving, keeps_flags, saved, with_two_registers, write_restore};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, ExitState, Original};
 use crate::function::Function;
@@ -72,7 +73,7 @@ pub(crate) enum CallEnd {
     /// Where a call leads that returns to `landing`, the copy of `next`.
     Called { label: Label, landing: u32, next: Original, to: Callee },
     /// A return whose address is not in the return table.
-    Return { label: Label, at: Original, n_bytes: i32 },
+    Return { label: Label, at: Original, n_bytes: i32, saved: u8 },
     /// A landing at the block has not found its frame; these are saved.
     LostFrame { label: Label, block: BlockId, saved: u8 },
     /// The search for a computed target that its cells do not remember.
@@ -131,10 +132,11 @@ impl Function<'_, '_> {
         let at = self.original(Svma(insn.ip()));
         let keeps_flags = self.module.passes_flags_unseen || self.passes_flags(target);
         let returns = self.return_site(block).is_some();
+        let live = self.needed_at_call(block, keeps_flags);
         if returns {
-            self.leave_frame(at, keeps_flags);
+            self.leave_frame(at, live);
         }
-        self.descend_to_call(at, keeps_flags);
+        self.descend_to_call(at, live);
         if returns && !keeps_flags {
             self.call_and_land(next, Callee::At(target));
         } else {
@@ -145,8 +147,15 @@ impl Function<'_, '_> {
         self.land(block, next);
     }
 
+    /// What is alive before the call at the end of a block.
+    pub(super) fn needed_at_call(&self, block: BlockId, keeps_flags: bool) -> LiveSet {
+        let Function { module, flow, .. } = self;
+        let live = module.liveness(self.id).live_before_call(module.image, &flow.cfg, block);
+        live.registers() | if keeps_flags { LiveSet::ARITHMETIC_FLAGS } else { LiveSet::NONE }
+    }
+
     fn passes_flags(&self, target: Svma) -> bool {
-        self.flow.liveness.conventions().at_calls.contains_key(&target)
+        self.module.liveness(self.id).conventions().at_calls.contains_key(&target)
     }
 
     /// Calls in such a way that control comes back to the landing, which is to follow.
@@ -181,65 +190,50 @@ impl Function<'_, '_> {
         self.go_on(block, next);
     }
 
-    /// Leaves path register and context for when the call at `at` has returned.
-    pub(super) fn leave_frame(&mut self, at: Original, keeps_flags: bool) {
+    /// Leaves path register and context for when the call at `at` has returned, where `live` is needed.
+    pub(super) fn leave_frame(&mut self, at: Original, live: LiveSet) {
         if !self.has_frame() {
             return;
         }
         let metric = self.path_metric();
         if metric == Some(Metric::Cycles) {
-            self.leave_cycles(at, keeps_flags);
+            self.leave_cycles(at, live);
         }
         let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
-        chunk.begin_run(kind::PROBE, at, saved(keeps_flags), ARRIVAL_SAVE_END);
-        chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-        if keeps_flags {
-            probe::save_flags(&mut chunk.asm);
-        }
-        chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
-        // In the width in which it was stored: the processor could not pass it on otherwise.
-        for (field, in_frame) in fields {
-            chunk.asm.load_dword(Gpr::RAX, field);
-            chunk.asm.entry_dword(STORE, Gpr::RAX, Gpr::RCX, in_frame);
-        }
-        if let Some(Metric::Misses(_)) = metric {
-            chunk.asm.load(Gpr::RAX, offset::MISSES);
-            chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
-            chunk.asm.gs_based(STORE, Gpr::RAX, Gpr::RCX, FRAME_METRIC);
-        }
-        // The key comes last: what was left in part only is not found.
-        chunk.asm.entry(STORE, Gpr::RSP, Gpr::RCX, FRAME_KEY);
-        if keeps_flags {
-            probe::restore_flags(&mut chunk.asm);
-        }
-        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
-        chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+        with_two_registers(chunk, at, live, |chunk, [slot, value]| {
+            chunk.asm.frame_index(slot, FRAME_MASK);
+            // In the width in which it was stored: the processor could not pass it on otherwise.
+            for (field, in_frame) in fields {
+                chunk.asm.load_dword(value, field);
+                chunk.asm.entry_dword(STORE, value, slot, in_frame);
+            }
+            if let Some(Metric::Misses(_)) = metric {
+                chunk.asm.load(value, offset::MISSES);
+                chunk.asm.subtract(value, offset::CHARGED);
+                chunk.asm.gs_based(STORE, value, slot, FRAME_METRIC);
+            }
+            // The key comes last: what was left in part only is not found.
+            chunk.asm.entry(STORE, Gpr::RSP, slot, FRAME_KEY);
+        });
         chunk.begin_clean_probe(at);
     }
 
     /// Takes path register and context back, at the start of the block `to`, which is at `next`.
     fn take_frame(&mut self, to: BlockId, next: Original) {
         let live = self.needed_at(to);
-        let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
-        let dead = probe::dead_register(live).filter(|_| !keeps_flags);
+        let dead = probe::dead_register(live).filter(|_| !keeps_flags(live));
         let register = dead.unwrap_or(Gpr::RAX);
         let record = self.plans[to.index()].record;
         let metric = self.path_metric();
         let fields = self.kept_fields();
         let chunk = &mut *self.chunk;
-        let lost = if dead.is_some() {
+        let saved = if dead.is_some() { 0 } else { saved(live) & !saves::RCX };
+        let lost = if saved == 0 {
             chunk.begin_clean_probe(next);
             record
         } else {
-            let saved = saved(keeps_flags);
-            chunk.begin_run(kind::PROBE, next, saved, ARRIVAL_SAVE_END);
-            chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
-            chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-            if keeps_flags {
-                probe::save_flags(&mut chunk.asm);
-            }
+            begin_saving(chunk, next, saved);
             let label = chunk.asm.new_label();
             self.call_ends.push(CallEnd::LostFrame { label, block: to, saved });
             label
@@ -261,9 +255,7 @@ impl Function<'_, '_> {
             chunk.asm.add(register, offset::MISSES);
             chunk.asm.store(offset::CHARGED, register);
         }
-        if dead.is_none() {
-            write_restore(chunk, saved(keeps_flags));
-        }
+        write_restore(chunk, saved);
         if metric == Some(Metric::Cycles) {
             self.take_cycles(next, live);
         }
@@ -274,11 +266,13 @@ impl Function<'_, '_> {
         let at = self.original(Svma(insn.ip()));
         let end = self.edge_of_kind(block, EdgeKind::Return).map(|edge| self.plan_of_probes().edge(edge));
         let end = end.unwrap_or(Code::Nothing);
-        let keeps_flags = self.module.passes_flags_unseen || !self.flow.liveness.conventions().at_return.is_empty();
+        let keeps_flags =
+            self.module.passes_flags_unseen || !self.module.liveness(self.id).conventions().at_return.is_empty();
+        let live = self.needed_behind(block);
         let inline_end = match end {
             Code::End { paths: Paths::Cells(cell), id_offset, .. } if !keeps_flags => Some((cell, id_offset)),
             _ => {
-                end.write(self.chunk, at, self.needed_behind(block));
+                end.write(self.chunk, at, live);
                 None
             }
         };
@@ -286,8 +280,11 @@ impl Function<'_, '_> {
         if keeps_flags {
             return write_slow_return(chunk, at, n_bytes, true);
         }
-        chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
-        chunk.begin_run(kind::PROBE, at, saves::RCX, [0; 4]);
+        let saved = if live.has_register(Gpr::RCX.0) { saves::RCX } else { 0 };
+        if saved != 0 {
+            chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
+        }
+        chunk.begin_run(kind::PROBE, at, saved, [0; 4]);
         if let Some((cell, id_offset)) = inline_end {
             write_end(chunk, Gpr::RCX, cell, id_offset);
         }
@@ -303,8 +300,8 @@ impl Function<'_, '_> {
         chunk.asm.jump_to_if(Condition::NZ, slow);
         chunk.asm.bytes(&[0x48, 0xc1, 0xf9, 0x20]); // sar rcx, 32
         chunk.asm.bytes(&[0x48, 0x01, 0x0c, 0x24]); // add [rsp], rcx
-        chunk.begin_run(kind::RETURNING, Original(n_bytes as u32), saves::RCX, [0; 4]);
-        chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+        chunk.begin_run(kind::RETURNING, Original(n_bytes as u32), saved, [0; 4]);
+        write_restore(chunk, saved);
         match u16::try_from(n_bytes - 8) {
             Ok(0) | Err(_) => chunk.asm.bytes(&[0xc3]),
             Ok(extra) => {
@@ -312,7 +309,7 @@ impl Function<'_, '_> {
                 chunk.asm.bytes(&extra.to_le_bytes());
             }
         }
-        self.call_ends.push(CallEnd::Return { label: slow, at, n_bytes });
+        self.call_ends.push(CallEnd::Return { label: slow, at, n_bytes, saved });
     }
 
     /// Behind the function: what is behind calls and returns.
@@ -332,10 +329,10 @@ impl Function<'_, '_> {
                         }
                     }
                 }
-                CallEnd::Return { label, at, n_bytes } => {
+                CallEnd::Return { label, at, n_bytes, saved } => {
                     self.chunk.asm.bind(label);
-                    self.chunk.begin_run(kind::PROBE, at, saves::RCX, [0; 4]);
-                    self.chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
+                    self.chunk.begin_run(kind::PROBE, at, saved, [0; 4]);
+                    write_restore(self.chunk, saved);
                     self.chunk.begin_clean_probe(at);
                     write_slow_return(self.chunk, at, n_bytes, false);
                 }
@@ -352,20 +349,6 @@ impl Function<'_, '_> {
             }
         }
     }
-}
-
-/// What is saved on the way.
-pub(super) fn saved(keeps_flags: bool) -> u8 {
-    saves::RAX | saves::RCX | if keeps_flags { saves::FLAGS } else { 0 }
-}
-
-/// Restores what [`saved`] says.
-pub(super) fn write_restore(chunk: &mut Chunk, saved: u8) {
-    if saved & saves::FLAGS != 0 {
-        probe::restore_flags(&mut chunk.asm);
-    }
-    chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
-    chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
 }
 
 /// Makes the return at `at` by looking its address up.

@@ -46,7 +46,7 @@ impl Walker<'_, '_> {
         let function = self.function.ok_or(Fault::NoTwin)?;
         let block = self.module.original(function.cfg.block(id).range.start);
         let leader = self.index.leader(block).ok_or(Fault::NoTwin)?;
-        let state = State::clean(Point::At(block), self.needs_of(function, id));
+        let state = State::clean(Point::At(block), self.needs_of(self.id, id));
         let task = Task { pending: Pending::Nothing, goal: Goal::Body, duty: self.duties.arrival(id) };
         let landing = self.walk(leader.record, state, &task)?.ok_or(Fault::Endless { at: leader.record })?;
         self.table_arrival(id, leader, state)?;
@@ -265,10 +265,10 @@ impl Walker<'_, '_> {
 
     /// What a block with a copy needs at its start.
     pub fn needs_at(&self, target: Svma) -> Option<Needs> {
-        let own = self.function.filter(|_| self.module.owned_block_at(self.id, target).is_some());
-        let owner = || self.module.flow.function_at(target).filter(|_| self.module.has_leader(target));
-        let function = own.or_else(owner)?;
-        function.cfg.block_at(target).map(|block| self.needs_of(function, block))
+        let own = self.module.owned_block_at(self.id, target).map(|_| self.id);
+        let owner = || self.module.flow.function_containing(target).filter(|_| self.module.has_leader(target));
+        let id = own.or_else(owner)?;
+        self.module.function(id).cfg.block_at(target).map(|block| self.needs_of(id, block))
     }
 
     /// Remembers a way from block to block.

@@ -169,8 +169,9 @@ impl Walker<'_, '_> {
             return Vec::new();
         }
         let unseen = if self.module.passes_flags_unseen { LiveSet::ALL_FLAGS } else { LiveSet::NONE };
-        let at_end = function.liveness.live_out(&function.cfg, block) | unseen;
-        let live = function.liveness.live_behind_each(self.module.image, &function.cfg, block, at_end);
+        let liveness = self.module.liveness(self.id);
+        let at_end = liveness.live_out(&function.cfg, block) | unseen;
+        let live = liveness.live_behind_each(self.module.image, &function.cfg, block, at_end);
         live.into_iter().map(Needs::of).collect()
     }
 }

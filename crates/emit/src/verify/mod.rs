@@ -61,7 +61,7 @@ const SAMPLE: Position = Position {
 /// The first difference found, with the original address that it concerns.
 pub fn verify(image: &Image<'_>, flow: &ModuleFlow, copy: &ModuleCopy) -> Result<(), VerifyError> {
     let options = crate::Options { cluster: copy.cluster, probe: copy.probe, events: copy.events };
-    let module = Module::new(image, flow, options, copy.selection.as_ref());
+    let module = Module::new(image, flow, options, copy.selection.as_ref(), &flow::Sequential);
     if copy.code.is_empty() {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Calls, returns and computed jumps of copies that are never left.
 
+use flow::callgraph::FunctionId;
 use flow::cfg::EdgeKind;
 use flow::graph::{BlockId, EdgeId};
 use flow::liveness::{Effects, LiveSet};
@@ -78,15 +79,17 @@ impl Walker<'_, '_> {
     /// What code without a copy needs that a block jumps to.
     pub(in super::super) fn needs_outside(&self, id: BlockId, target: Svma) -> Needs {
         match self.function.filter(|_| self.stays() && self.module.is_in_reach(target)) {
-            Some(function) => self.with_unseen_flags(Needs::of(function.liveness.live_out(&function.cfg, id))),
+            Some(function) => {
+                self.with_unseen_flags(Needs::of(self.module.liveness(self.id).live_out(&function.cfg, id)))
+            }
             None => Needs::ALL,
         }
     }
 
     /// What code at an address needs that a block goes on to.
     pub(in super::super) fn needs_behind(&self, id: BlockId, target: Svma) -> Needs {
-        let own = self.module.owned_block_at(self.id, target).zip(self.function).filter(|_| self.stays());
-        own.map_or_else(|| self.needs_outside(id, target), |(to, function)| self.needs_of(function, to))
+        let own = self.module.owned_block_at(self.id, target).filter(|_| self.stays());
+        own.map_or_else(|| self.needs_outside(id, target), |to| self.needs_of(self.id, to))
     }
 
     /// In a module that passes flags in ways that do not show, they are needed wherever control leaves a function.
@@ -95,8 +98,9 @@ impl Walker<'_, '_> {
     }
 
     /// What a block needs at its start; in such a module, also the flags that it does not overwrite.
-    pub(in super::super) fn needs_of(&self, function: &FunctionFlow, block: BlockId) -> Needs {
-        let needs = Needs::of(function.liveness.live_in(block));
+    pub(in super::super) fn needs_of(&self, id: FunctionId, block: BlockId) -> Needs {
+        let function = self.module.function(id);
+        let needs = Needs::of(self.module.liveness(id).live_in(block));
         let may_keep = self.stays() && self.module.passes_flags_unseen;
         needs.with_flags(needs.flags || may_keep && !self.overwrites_flags(function, block))
     }
@@ -133,10 +137,11 @@ impl Walker<'_, '_> {
         if !self.module.is_in_reach(target) {
             return self.leave(site, EndReason::Instruction, self.done_at_trap(id));
         }
-        let passes_flags =
-            self.function.is_some_and(|function| function.liveness.conventions().at_calls.contains_key(&target));
+        let function = self.function.ok_or(Fault::NoTwin)?;
+        let passes_flags = function.liveness.conventions().at_calls.contains_key(&target);
         let expects_flags = self.needs_at(target).is_some_and(|needs| needs.flags);
-        let live = self.with_unseen_flags(Needs::ALL.with_flags(passes_flags || expects_flags));
+        let live_out = Needs::of(self.module.liveness(self.id).live_out(&function.cfg, id));
+        let live = self.with_unseen_flags(live_out.with_flags(passes_flags || expects_flags));
         let mut state = State::clean(Point::At(site.original), live);
         let goal = if self.module.has_leader(target) {
             Goal::Block
@@ -176,8 +181,7 @@ impl Walker<'_, '_> {
         let Some(to) = self.return_site(id) else { return Ok(()) };
         let at = self.index.landing(next).ok_or(Fault::NoTwin)?;
         self.n_landings += 1;
-        let function = self.function.ok_or(Fault::NoTwin)?;
-        let mut state = State::clean(Point::At(next), self.needs_of(function, to));
+        let mut state = State::clean(Point::At(next), self.needs_of(self.id, to));
         let mut duty = self.duties.edge_to(self.edge_of_kind(id, EdgeKind::Call), to);
         let frame = self.frame();
         if frame.has_path {
@@ -203,15 +207,15 @@ impl Walker<'_, '_> {
     pub(in super::super) fn go_and_stay(&mut self, id: BlockId, site: Site<'_>, change: Change) -> Result<(), Fault> {
         let function = self.function.ok_or(Fault::NoTwin)?;
         let by_table = change == Change::None && self.edge_of_kind(id, EdgeKind::JumpTable).is_some();
-        let live_out = function.liveness.live_out(&function.cfg, id);
+        let live_out = Needs::of(self.module.liveness(self.id).live_out(&function.cfg, id));
         let (live, edge) = match change {
-            Change::Push(_) => (Needs::ALL.with_flags(false), self.edge_of_kind(id, EdgeKind::Trap)),
+            Change::Push(_) => (live_out.with_flags(false), self.edge_of_kind(id, EdgeKind::Trap)),
             Change::Drop(_) => {
                 let returns_flags = !(function.liveness.conventions().at_return & LiveSet::ARITHMETIC_FLAGS).is_empty();
-                (Needs::ALL.with_flags(returns_flags), self.edge_of_kind(id, EdgeKind::Return))
+                (live_out.with_flags(returns_flags), self.edge_of_kind(id, EdgeKind::Return))
             }
-            Change::None if by_table => (Needs::of(live_out), None),
-            Change::None => (Needs::ALL.with_flags(self.passes_flags(id)), function.cfg.graph.out_edges(id).next()),
+            Change::None if by_table => (live_out, None),
+            Change::None => (live_out.with_flags(self.passes_flags(id)), function.cfg.graph.out_edges(id).next()),
         };
         let cell = if by_table || !change.has_operand() { None } else { Some(self.target_cell(site.original)?) };
         let leaves = if matches!(change, Change::Push(_)) { self.left_by(id) } else { Left::default() };
