@@ -4,7 +4,8 @@
 // usage: execution COPY ENTRIES RUNS RECORDS [MAX_STEPS]
 // COPY holds the bytes of the copy, ENTRIES pairs of 32-bit numbers: original address less LO, and entry of the map.
 // RUNS holds the rules of recovery. The records of the last burst go to RECORDS. With MAX_STEPS, every function is also
-// single-stepped in the copy and sent back after 1, 2, 3... steps.
+// single-stepped in the copy and sent back after 1, 2, 3... steps. With AREA_AT, the copy is one that is never left; with NEXT_EVENT, too, one of
+// bursts that notes events.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -176,6 +177,15 @@ WORK static long own_address(long n) { // a call of the next instruction
 
 #define FIELD(type, offset) (*(volatile type *)(header + (offset)))
 
+#ifdef NEXT_EVENT
+// Empties the buffer of events, and leaves room for so many.
+HARNESS static void empty_events(uint64_t room) {
+    uint64_t n_used = N_EVENTS + (int64_t)FIELD(uint64_t, NEXT_EVENT) / 2;
+    if (n_used <= N_EVENTS) memset(header + EVENTS_END - 16 * N_EVENTS, 0, 16 * n_used);
+    FIELD(uint64_t, NEXT_EVENT) = -2 * room;
+}
+#endif
+
 HARNESS static long in_copy(long (*function)(long), long argument, uint32_t checks) {
     uint32_t entry = ((uint32_t *)MAP_AT)[(uintptr_t)function - LO];
     if (!(entry >> 31)) return -1;
@@ -185,6 +195,9 @@ HARNESS static long in_copy(long (*function)(long), long argument, uint32_t chec
     FIELD(uint32_t, END_REASON) = 0;
     FIELD(uint32_t, STATE) = 1;
     FIELD(uint32_t, N_SYSTEM_CALLS) = 0;
+#ifdef NEXT_EVENT
+    empty_events(N_EVENTS);
+#endif
     return ((long (*)(long))(COPY_AT + (uintptr_t)(entry & 0x7fffffff)))(argument);
 }
 
@@ -332,7 +345,61 @@ HARNESS static int recover_after_any_step(long max_steps) {
     return 0;
 }
 
-#ifdef AREA_AT
+#ifdef NEXT_EVENT
+// What the original does, step by step: all registers before each instruction.
+static greg_t noted_steps[1 << 16][NGREG];
+static size_t n_noted_steps;
+HARNESS static void on_noted_step(int signal, siginfo_t *info, void *context) {
+    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    if (n_noted_steps == 1 << 16) exit(21);
+    memcpy(noted_steps[n_noted_steps++], registers, sizeof *noted_steps);
+}
+
+// Calls a function so that the stack and the registers that it has to keep look the same whoever calls.
+long call(uint64_t function, long argument);
+asm(".pushsection harness,\"ax\",@progbits\ncall: push %rbx\n push %rbp\n push %r12\n push %r13\n push %r14\n push %r15\n push %rax\n"
+    "xor %ebx, %ebx\n xor %ebp, %ebp\n xor %r12d, %r12d\n xor %r13d, %r13d\n xor %r14d, %r14d\n xor %r15d, %r15d\n"
+    "mov %rdi, %rax\n mov %rsi, %rdi\n call *%rax\n"
+    "pop %rcx\n pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbp\n pop %rbx\n ret\n.popsection\n");
+
+// Every function once in the original, step by step, and then in bursts, with room for more and more events; and what was noted.
+HARNESS int main(int n_arguments, char **arguments) {
+    static const uint64_t rooms[] = {1, 2, 3, 7, 20, N_EVENTS};
+    if (n_arguments < 6) return 9;
+    set_up(arguments);
+    FILE *file = fopen(arguments[4], "wb");
+    if (!file) return 15;
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
+        uint64_t entry = ((uint32_t *)MAP_AT)[(uintptr_t)work[i].function - LO] & 0x7fffffff;
+        long argument = work[i].small_argument, warm = work[i].function(argument);
+        struct sigaction action = {.sa_sigaction = on_noted_step, .sa_flags = SA_SIGINFO};
+        if (sigaction(SIGTRAP, &action, 0)) return 13;
+        n_noted_steps = 0;
+        asm volatile("pushf\n orl $0x100, (%rsp)\n popf");
+        long expected = call((uint64_t)work[i].function, argument);
+        asm volatile("pushf\n andl $~0x100, (%rsp)\n popf");
+        if (expected != warm || fwrite(&n_noted_steps, 8, 1, file) != 1) return 16;
+        if (fwrite(noted_steps, sizeof *noted_steps, n_noted_steps, file) != n_noted_steps) return 16;
+        for (size_t k = 0; k < sizeof rooms / sizeof *rooms; k++) {
+            FIELD(uint64_t, CURSOR) = (uintptr_t)records;
+            FIELD(uint64_t, LIMIT) = (uintptr_t)(records + (1 << 20) - 20000);
+            FIELD(uint32_t, CHECKS) = 1 << 30;
+            FIELD(uint32_t, END_REASON) = 0;
+            FIELD(uint32_t, STATE) = 1;
+            empty_events(rooms[k]);
+            if (call(COPY_AT + entry, argument) != expected || FIELD(uint32_t, STATE) != 2) {
+                printf("%s: DIFFERENT with room for %lu\n", work[i].name, rooms[k]);
+                return 1;
+            }
+            uint64_t n_noted = rooms[k] + (int64_t)FIELD(uint64_t, NEXT_EVENT) / 2;
+            uint64_t facts[] = {rooms[k], FIELD(uint32_t, END_REASON), n_noted};
+            if (fwrite(facts, 8, 3, file) != 3 || fwrite(header + EVENTS_END - 16 * rooms[k], 16, n_noted, file) != n_noted) return 17;
+        }
+    }
+    if (fclose(file)) return 18;
+    return recover_after_any_step(atol(arguments[5]));
+}
+#elif defined AREA_AT
 // Every function once in the original, step by step, and once in the copy; then what both have counted.
 HARNESS int main(int n_arguments, char **arguments) {
     if (n_arguments < 9) return 9;

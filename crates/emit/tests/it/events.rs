@@ -9,7 +9,7 @@ use crate::mutation::{every_bit_of_code_matters, every_fix_up_of_a_copy_matters,
 use crate::shapes::{COUNTED, SHAPES};
 
 const LOADS: &str = include_str!("../loads.S");
-const NOTED: &str = include_str!("../noted.S");
+pub const NOTED: &str = include_str!("../noted.S");
 const COUNTINGS: [Counting; 4] = [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::CONTEXT_PATHS];
 
 #[test]

@@ -5,12 +5,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use emit::{Counting, ModuleCopy, Position, Probe};
+use emit::{Counting, Events, ModuleCopy, Position, Probe};
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 use wire::recovery::{Run, kind};
 use wire::thread::offset;
 
-use crate::fixture::{assemble, parse, translate};
+use crate::events::NOTED;
+use crate::fixture::{assemble, parse, translate_with};
 use crate::shapes::SHAPES;
 
 const BASE: u64 = 0x40_0000;
@@ -46,11 +47,21 @@ fn keeping_contexts() {
     check("contexts.txt", SHAPES, Probe::Exact(Counting::CONTEXTS));
 }
 
+#[test]
+fn noting() {
+    check_with("noted.txt", &format!(".globl _start\n_start: call calls\n{NOTED}"), Probe::Trace, Events::ALL);
+}
+
 #[track_caller]
 pub fn check(golden: &str, source: &str, probe: Probe) {
+    check_with(golden, source, probe, Events::NONE);
+}
+
+#[track_caller]
+fn check_with(golden: &str, source: &str, probe: Probe, events: Events) {
     let file = assemble(source);
     let image = parse(&file);
-    let (_, copy) = translate(&image, probe);
+    let (_, copy) = translate_with(&image, probe, events);
     let symbol = |at: u32| {
         let address = image::Svma(BASE + u64::from(at));
         let symbol = image.symbols().iter().find(|symbol| symbol.address == address && symbol.kind.is_function());

@@ -7,6 +7,7 @@ mod execution;
 mod fixture;
 mod golden;
 mod mutation;
+mod noting;
 mod placing;
 mod real;
 mod shapes;

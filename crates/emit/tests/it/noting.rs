@@ -1,0 +1,163 @@
+//! Bursts that note events, at work: what they note is what single-stepping the original sees.
+//!
+//! The program writes all registers before each of its instructions. What an instruction loads is then in its register before the next one, its target is where
+//! that one is, and the address that it accesses follows from the registers before it.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use emit::{Events, ModuleCopy, Options, Probe};
+use flow::Sequential;
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+use image::{Image, Svma};
+use wire::events::{BURST_EMPTY, EVENTS_END, Event, Kind, N_BURST_EVENTS};
+use wire::sample::EndReason;
+use wire::thread::{AREA_BYTES, offset};
+
+use crate::execution::{LO, Placed, SOURCE, defines, make_executable, place};
+use crate::fixture::{build, parse};
+
+const AREA_AT: u64 = 0x1000_0000_0000;
+
+/// Registers of a step, as a signal handler gets them, and where those of the processor's numbers are among them.
+const N_REGISTERS: usize = 23;
+const RIP: usize = 16;
+const BY_NUMBER: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
+
+type Step = [u64; N_REGISTERS];
+/// Address of an instruction, what is noted of it, and the value.
+type Noted = (u64, Kind, u64);
+
+/// What one burst has noted.
+struct Burst {
+    room: u64,
+    reason: u64,
+    noted: Vec<Noted>,
+}
+
+fn program() -> Vec<u8> {
+    let mut defines = defines();
+    let values = [
+        ("AREA_AT", AREA_AT),
+        ("AREA_BYTES", AREA_BYTES),
+        ("GATE", offset::GATE.into()),
+        ("NEXT_EVENT", offset::NEXT_EVENT.into()),
+        ("EVENTS_END", EVENTS_END.into()),
+        ("N_EVENTS", N_BURST_EVENTS.into()),
+    ];
+    defines.extend(values.iter().map(|(name, value)| format!("-D{name}={value:#x}ul")));
+    defines.push(format!("-DTARGET_NUMBER={}", offset::TARGET));
+    let mut flags = vec!["-static", "-no-pie", "-O2", "-Wl,--build-id=none", "-w"];
+    flags.extend(defines.iter().map(String::as_str));
+    build("c", SOURCE, &flags)
+}
+
+/// Of each function, its steps and its bursts; and what the program printed.
+fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (Vec<(Vec<Step>, Vec<Burst>)>, String) {
+    let Placed { code, entries, runs } = place(copy);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    for (name, bytes) in [("program", program), ("copy", &code), ("entries", &entries), ("runs", &runs)] {
+        std::fs::write(path(name), bytes).expect("a file in the temporary folder");
+    }
+    make_executable(&path("program"));
+    let arguments = ["copy", "entries", "runs", "noted"].map(path);
+    let output = Command::new(path("program")).args(arguments).arg(max_steps.to_string()).output().expect("it starts");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{:?} after {printed}", output.status);
+    let bytes = std::fs::read(path("noted")).expect("what the program wrote");
+    let mut words = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let mut functions = Vec::new();
+    while let Some(n_steps) = words.next() {
+        let mut next = || words.next().expect("a complete file");
+        let steps = (0..n_steps).map(|_| std::array::from_fn(|_| next())).collect();
+        let bursts = (0..6).map(|_| {
+            let [room, reason, n_noted] = std::array::from_fn(|_| next());
+            let noted = (0..n_noted).map(|_| {
+                let [value, place] = std::array::from_fn(|_| next());
+                let event = Event { value, site: place as u32, tag: (place >> 32) as u32 };
+                (LO + u64::from(event.site), event.kind().expect("a kind"), value)
+            });
+            Burst { room, reason, noted: noted.collect() }
+        });
+        let bursts = bursts.collect();
+        functions.push((steps, bursts));
+    }
+    (functions, printed)
+}
+
+fn instruction_at(image: &Image<'_>, at: u64) -> Instruction {
+    const LONGEST: usize = 15;
+    let bytes = image.read(Svma(at), LONGEST).expect("code of the program");
+    Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode()
+}
+
+/// What is to be noted of an instruction, with registers before it and before the next one.
+fn expected(insn: &Instruction, before: &Step, next: &Step) -> Vec<Noted> {
+    let at = insn.ip();
+    let value_in = |step: &Step, register: Register| step[BY_NUMBER[register.full_register().number()]];
+    let has_memory = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory);
+    let has_segment = matches!(insn.memory_segment(), Register::FS | Register::GS);
+    let is_accessed = InstructionInfoFactory::new()
+        .info(insn)
+        .used_memory()
+        .iter()
+        .any(|memory| memory.access() != OpAccess::NoMemAccess);
+    let mut noted = Vec::new();
+    if has_memory && !has_segment && is_accessed && !insn.is_stack_instruction() {
+        let op = (0..insn.op_count()).find(|&op| insn.op_kind(op) == OpKind::Memory).expect("it has memory");
+        let value_of =
+            |register: Register, _, _| if register.is_gpr() { Some(value_in(before, register)) } else { Some(0) };
+        noted.push((at, Kind::Address, insn.virtual_address(op, 0, value_of).expect("registers are known")));
+    }
+    match insn.code() {
+        Code::Call_rm64 if !has_segment => noted.push((at, Kind::CallTarget, next[RIP])),
+        Code::Jmp_rm64 if !has_segment && !insn.is_ip_rel_memory_operand() => {
+            noted.push((at, Kind::JumpTarget, next[RIP]));
+        }
+        _ => {
+            let is_load =
+                matches!(insn.mnemonic(), Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd)
+                    && insn.op0_kind() == OpKind::Register
+                    && insn.op1_kind() == OpKind::Memory
+                    && (insn.op0_register().is_gpr32() || insn.op0_register().is_gpr64());
+            noted.extend(is_load.then(|| (at, Kind::Load, value_in(next, insn.op0_register()))));
+        }
+    }
+    noted
+}
+
+#[test]
+fn bursts_note_what_single_stepping_sees() {
+    let file = program();
+    let image = parse(&file);
+    let flow = flow::analyze(&image, &Sequential);
+    let events = Events::LOADS | Events::ADDRESSES | Events::CALL_TARGETS | Events::JUMP_TARGETS;
+    let copy = emit::translate(&image, &flow, Options { cluster: 0, probe: Probe::Trace, events }, &Sequential);
+    assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
+    assert_eq!(BURST_EMPTY, (2 * u64::from(N_BURST_EVENTS)).wrapping_neg());
+    let harness = image.sections().iter().find(|section| section.name == "harness").expect("a section").range;
+    let (functions, printed) = run(&file, &copy, 100);
+    assert_eq!(printed.matches("same after any of").count(), functions.len(), "{printed}");
+
+    let mut n_of_kind: BTreeMap<Kind, u32> = BTreeMap::new();
+    for (steps, bursts) in functions {
+        let in_function = steps.windows(2).filter(|pair| !harness.contains(Svma(pair[0][RIP])));
+        let of_step = in_function.flat_map(|pair| expected(&instruction_at(&image, pair[0][RIP]), &pair[0], &pair[1]));
+        let seen: Vec<Noted> = of_step.collect();
+        for Burst { room, reason, noted } in bursts {
+            let is_full = reason == EndReason::EventsFull as u64;
+            assert_eq!(is_full, noted.len() as u64 == room);
+            assert!(is_full || noted.len() == seen.len(), "{} of {}, reason {reason}", noted.len(), seen.len());
+            let differing = noted.iter().zip(&seen).position(|(noted, seen)| noted != seen);
+            assert_eq!(differing.map(|index| (noted[index], seen[index])), None);
+            noted.iter().for_each(|&(_, kind, _)| *n_of_kind.entry(kind).or_default() += 1);
+        }
+    }
+    let enough = [(Kind::Load, 500), (Kind::Address, 1000), (Kind::CallTarget, 5), (Kind::JumpTarget, 20)];
+    for (kind, least) in enough {
+        assert!(n_of_kind.get(&kind) >= Some(&least), "{n_of_kind:?}");
+    }
+}
