@@ -35,6 +35,7 @@ extern crate alloc;
 mod associative;
 mod compressor;
 pub mod convergence;
+mod cursor;
 mod dynamic;
 mod error;
 mod expression;

@@ -1,15 +1,12 @@
-//! The parser: one function for each rule of the grammar, one position, and errors that keep it.
+//! The parser of compositions: one function for each rule of the grammar.
 
-use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 use super::{Expression, HashKind, SamplerKind, Stage};
+use crate::cursor::{At, Cursor, parse_all};
 use crate::error::{Error, ParseError, Rate, TableSize};
 use crate::rivals::CountMinShape;
 use crate::tagged::{TagShape, Thresholds};
-
-/// Splitters inside each other, so that a long text cannot exhaust the stack.
-const MAX_DEPTH: u32 = 8;
 
 /// Defaults of the options of `T`: the paper's tags and ways, and its miss counter of 3 bits. It does not say when to evict.
 const TAG_BITS: u64 = 2;
@@ -19,24 +16,7 @@ const REPLACE: u64 = 8;
 const EVICT_DIVISOR: u64 = 4;
 
 pub(super) fn parse(text: &str) -> Result<Expression, ParseError> {
-    let mut parser = Parser { rest: text, column: 0, depth: 0 };
-    let parsed = parser.expression().and_then(|expression| match parser.peek() {
-        None => Ok(expression),
-        Some(_) => Err(parser.here(Error::Expected("R, P, D, C, H, A, T, SS, MG or CM"))),
-    });
-    parsed.map_err(|At { column, error }| ParseError { text: text.to_string(), column, error })
-}
-
-struct Parser<'a> {
-    rest: &'a str,
-    /// Characters before `rest`.
-    column: usize,
-    depth: u32,
-}
-
-struct At {
-    column: usize,
-    error: Error,
+    parse_all(text, Cursor::expression, "R, P, D, C, H, A, T, SS, MG or CM")
 }
 
 /// A number and where it stands, for errors that are found later.
@@ -59,7 +39,7 @@ impl Number {
     }
 }
 
-impl Parser<'_> {
+impl Cursor<'_> {
     fn expression(&mut self) -> Result<Expression, At> {
         let start = self.column;
         let mut stages = Vec::new();
@@ -70,7 +50,7 @@ impl Parser<'_> {
         }
         let at_start = |error| At { column: start, error };
         match Expression::new(stages.into_boxed_slice()) {
-            Err(Error::Empty) if self.peek().is_some() => Err(self.here(Error::Expected("a component"))),
+            Err(Error::Empty) if !self.rest.is_empty() => Err(self.here(Error::Expected("a component"))),
             result => result.map_err(at_start),
         }
     }
@@ -112,14 +92,12 @@ impl Parser<'_> {
 
     fn split(&mut self) -> Result<Stage, At> {
         let hash = self.hash()?;
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.here(Error::TooDeep));
-        }
-        self.expect("[", "[")?;
-        let inner = self.expression()?;
-        self.expect("]", "another component or ]")?;
-        self.depth -= 1;
+        let inner = self.deeper(|cursor| {
+            cursor.expect("[", "[")?;
+            let inner = cursor.expression()?;
+            cursor.expect("]", "another component or ]")?;
+            Ok(inner)
+        })?;
         let strata = self.number()?;
         strata.check(Stage::split(hash, inner, strata.size()?))
     }
@@ -183,45 +161,12 @@ impl Parser<'_> {
 
     fn number(&mut self) -> Result<Number, At> {
         let column = self.column;
-        let n_digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (digits, _) = self.rest.split_at(n_digits);
+        let digits = self.take_while(|c| c.is_ascii_digit());
         if digits.is_empty() {
             return Err(self.here(Error::Expected("a number")));
         }
         let value = digits.parse().map_err(|_| At { column, error: Error::NumberTooLarge })?;
-        self.advance(n_digits);
         Ok(Number { value, column })
-    }
-
-    fn expect(&mut self, token: &str, what: &'static str) -> Result<(), At> {
-        if self.take(token) { Ok(()) } else { Err(self.here(Error::Expected(what))) }
-    }
-
-    /// Passes `token` if it stands here.
-    fn take(&mut self, token: &str) -> bool {
-        let is_here = self.rest.starts_with(token);
-        if is_here {
-            self.advance(token.len());
-        }
-        is_here
-    }
-
-    fn skip_blanks(&mut self) {
-        while self.take(" ") {}
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.rest.chars().next()
-    }
-
-    /// Passes characters of one byte, which is all that the grammar has.
-    fn advance(&mut self, n: usize) {
-        self.rest = self.rest.get(n..).unwrap_or_default();
-        self.column += n;
-    }
-
-    fn here(&self, error: Error) -> At {
-        At { column: self.column, error }
     }
 }
 
@@ -229,6 +174,7 @@ impl Parser<'_> {
 mod tests {
     use super::*;
     use alloc::format;
+    use alloc::string::ToString as _;
 
     fn refused(text: &str) -> alloc::string::String {
         match parse(text) {

@@ -1,4 +1,4 @@
-//! The parser of selectors: one function for each rule of the grammar, one position, and errors that keep it.
+//! The parser of selectors: one function for each rule of the grammar.
 
 use alloc::boxed::Box;
 use alloc::string::ToString as _;
@@ -6,21 +6,15 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Classes, Selector};
+use crate::cursor::{At, Cursor, parse_all};
 use crate::error::{Error, ParseError};
 
-/// Parentheses and negations inside each other, so that a long text cannot exhaust the stack.
-const MAX_DEPTH: u32 = 8;
 /// Bytes that an instruction can access at once.
 const WIDTHS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 const WORDS: &str = "all, load, load8, store, call, jump, value, argument, address, target, type, module:NAME, function:NAME or 0xADDRESS";
 
 pub(super) fn parse(text: &str) -> Result<Selector, ParseError> {
-    let mut parser = Parser { rest: text, column: 0, depth: 0 };
-    let parsed = parser.set().and_then(|set| match parser.rest {
-        "" => Ok(set),
-        _ => Err(parser.here(Error::Expected("&, | or the end"))),
-    });
-    parsed.map_err(|At { column, error }| ParseError { text: text.to_string(), column, error })
+    parse_all(text, Cursor::set, "&, | or the end")
 }
 
 /// Whether a name needs no quotes for this character.
@@ -28,19 +22,7 @@ pub(super) fn is_plain(c: char) -> bool {
     !c.is_whitespace() && !"&|!()\"".contains(c)
 }
 
-struct Parser<'a> {
-    rest: &'a str,
-    /// Characters before `rest`.
-    column: usize,
-    depth: u32,
-}
-
-struct At {
-    column: usize,
-    error: Error,
-}
-
-impl<'a> Parser<'a> {
+impl<'a> Cursor<'a> {
     fn set(&mut self) -> Result<Selector, At> {
         let mut parts = Vec::from([self.part()?]);
         while self.take("|") {
@@ -59,24 +41,17 @@ impl<'a> Parser<'a> {
 
     fn each(&mut self) -> Result<Selector, At> {
         self.skip_blanks();
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.here(Error::TooDeep));
-        }
-        let set = if self.take("!") {
-            Selector::Not(Box::new(self.each()?))
-        } else if self.take("(") {
-            let set = self.set()?;
-            if !self.take(")") {
-                return Err(self.here(Error::Expected("&, | or )")));
+        let set = self.deeper(|cursor| {
+            if cursor.take("!") {
+                return Ok(Selector::Not(Box::new(cursor.each()?)));
             }
-            set
-        } else if self.rest.starts_with("0x") {
-            self.places()?
-        } else {
-            self.word()?
-        };
-        self.depth -= 1;
+            if cursor.take("(") {
+                let set = cursor.set()?;
+                cursor.expect(")", "&, | or )")?;
+                return Ok(set);
+            }
+            if cursor.rest.starts_with("0x") { cursor.places() } else { cursor.word() }
+        })?;
         self.skip_blanks();
         Ok(set)
     }
@@ -111,7 +86,8 @@ impl<'a> Parser<'a> {
     fn name(&mut self) -> Result<&'a str, At> {
         if self.take("\"") {
             let name = self.take_while(|c| c != '"');
-            return if self.take("\"") { Ok(name) } else { Err(self.here(Error::Expected("a closing \""))) };
+            self.expect("\"", "a closing \"")?;
+            return Ok(name);
         }
         match self.take_while(is_plain) {
             "" => Err(self.here(Error::Expected("a name"))),
@@ -141,36 +117,6 @@ impl<'a> Parser<'a> {
             return Err(At { column, error: Error::Expected("an address such as 0x1000") });
         }
         u64::from_str_radix(digits, 16).map_err(|_| At { column, error: Error::NumberTooLarge })
-    }
-
-    /// Passes `token` if it stands here.
-    fn take(&mut self, token: &str) -> bool {
-        let is_here = self.rest.starts_with(token);
-        if is_here {
-            self.advance(token.len());
-        }
-        is_here
-    }
-
-    fn take_while(&mut self, is_wanted: impl Fn(char) -> bool) -> &'a str {
-        let rest = self.rest;
-        let n_bytes = rest.find(|c| !is_wanted(c)).unwrap_or(rest.len());
-        self.advance(n_bytes);
-        rest.get(..n_bytes).unwrap_or_default()
-    }
-
-    fn skip_blanks(&mut self) {
-        self.take_while(char::is_whitespace);
-    }
-
-    fn advance(&mut self, n_bytes: usize) {
-        let (passed, rest) = self.rest.split_at_checked(n_bytes).unwrap_or((self.rest, ""));
-        self.column += passed.chars().count();
-        self.rest = rest;
-    }
-
-    fn here(&self, error: Error) -> At {
-        At { column: self.column, error }
     }
 }
 
