@@ -383,11 +383,10 @@ fn expression(text: &str) -> Result<Expression, sampling::ParseError> {
 }
 
 impl CompressArguments {
-    /// The streams, read or made.
-    pub fn load(&self) -> anyhow::Result<Vec<Stream>> {
+    /// The streams, read or made one after the other.
+    pub fn load(&self) -> impl Iterator<Item = anyhow::Result<Stream>> {
         let recorded = self.streams.iter().map(|path| Stream::read(path));
-        let made = self.synthetic.iter().map(|formula| Ok(formula.stream(self.seed)));
-        recorded.chain(made).collect()
+        recorded.chain(self.synthetic.iter().map(|formula| Ok(formula.stream(self.seed))))
     }
 
     /// The compressors, chosen or not.

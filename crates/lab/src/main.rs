@@ -11,8 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lab::compress::stream::Kind;
-use lab::compress::{self, report, trace, values};
+use lab::compress::{self, report, trace};
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
@@ -221,10 +220,7 @@ fn stream_job(arguments: &StreamArguments) -> anyhow::Result<bool> {
     std::fs::create_dir_all(out)?;
     let wanted = trace::Wanted { kind: *kind, skip: *skip, n_events: *events };
     let record = |name: &str, program: &str, dir: &Path| -> anyhow::Result<()> {
-        let stream = match kind {
-            Kind::Values => values::record(&transparency::strobe_program()?, name, program, dir, wanted)?,
-            _ => trace::record(name, program, dir, wanted)?,
-        };
+        let stream = compress::record(name, program, dir, wanted)?;
         let path = out.join(format!("{name}-{kind}.zst"));
         stream.write(&path)?;
         show(format!("{}: {} events\n", path.display(), table::grouped(stream.events.len() as u64)))
@@ -244,20 +240,19 @@ fn stream_job(arguments: &StreamArguments) -> anyhow::Result<bool> {
 }
 
 fn compress_job(arguments: &CompressArguments) -> anyhow::Result<bool> {
-    let streams = arguments.load()?;
     let (seed, dir, threads) = (arguments.seed, &arguments.dir, Threads::available());
     let print = |table: &table::Table| {
         show(if arguments.markdown { table.to_markdown() } else { table.to_string() })?;
         show("\n")
     };
     if arguments.claims {
-        let found = compress::claims::run(&streams, seed, dir, threads)?;
+        let found = compress::claims::run(arguments.load(), seed, dir, threads)?;
         found.tables.iter().try_for_each(|(_, table)| print(table))?;
         print(&compress::claims::memory_table())?;
     } else {
         let expressions = arguments.expressions()?;
-        for stream in &streams {
-            print(&report::run(stream, &expressions, seed, dir, threads)?)?;
+        for stream in arguments.load() {
+            print(&report::run(&stream?, &expressions, seed, dir, threads)?)?;
         }
     }
     Ok(true)

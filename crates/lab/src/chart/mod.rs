@@ -1,12 +1,16 @@
 //! Plots as SVG: bars by program with a line at the target, and [`curves`].
 //!
 //! A plot is text without scripts, fonts or links, so that it can be put into a page, a document or a repository. Colours are readable on
-//! light and dark ground.
+//! light and dark ground. [`save`] writes it as a picture, too.
 
 mod curves;
 
 use std::fmt::Write as _;
 
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
 pub use curves::{Axis, Curve, curves};
 
 const WIDTH: f64 = 760.0;
@@ -16,6 +20,26 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 70.0;
 const COLOURS: [&str; 6] = ["#3b7dd8", "#d8733b", "#3ba55d", "#a05bd0", "#c0a020", "#808080"];
+
+/// Pixels of a picture for each unit of a plot.
+const ZOOM: &str = "1.5";
+
+/// Writes a plot to `stem` with `.svg`, and with `.png` on white ground.
+pub fn save(stem: &Path, svg: &str) -> anyhow::Result<()> {
+    let [plot, picture] = ["svg", "png"].map(|extension| {
+        let mut path = stem.as_os_str().to_owned();
+        path.push(format!(".{extension}"));
+        std::path::PathBuf::from(path)
+    });
+    std::fs::write(&plot, svg).with_context(|| format!("cannot write {}", plot.display()))?;
+    let status = Command::new("rsvg-convert")
+        .args(["--zoom", ZOOM, "--background-color", "white", "--output"])
+        .args([&picture, &plot])
+        .status()
+        .context("cannot run rsvg-convert; install the package librsvg2-bin")?;
+    ensure!(status.success(), "rsvg-convert cannot draw {}", plot.display());
+    Ok(())
+}
 
 /// The frame of a plot: where figures are drawn.
 struct Canvas {

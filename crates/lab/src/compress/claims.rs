@@ -55,16 +55,35 @@ pub struct Evidence {
     /// Claims and tables; what belongs to no claim has the name of none.
     pub tables: Vec<(String, Table)>,
     /// Claims and the streams on which what the paper says is true.
-    pub agreeing: BTreeMap<String, Vec<String>>,
+    pub agreeing: BTreeMap<String, Vec<StreamName>>,
     /// All streams.
-    pub streams: Vec<String>,
+    pub streams: Vec<StreamName>,
 }
 
-/// Runs everything on each stream, and writes plots to `dir`.
-pub fn run(streams: &[Stream], seed: u64, dir: &Path, threads: Threads) -> anyhow::Result<Evidence> {
+/// A stream among others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamName {
+    /// The program.
+    pub program: String,
+    /// What the events are.
+    pub kind: String,
+}
+
+/// Runs everything on each stream, of which one at a time is held, and writes plots to `dir`.
+pub fn run(
+    streams: impl Iterator<Item = anyhow::Result<Stream>>,
+    seed: u64,
+    dir: &Path,
+    threads: Threads,
+) -> anyhow::Result<Evidence> {
     let mut tables = Tables::new();
-    let mut agreeing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut agreeing: BTreeMap<String, Vec<StreamName>> = BTreeMap::new();
+    let mut names = Vec::new();
     for stream in streams {
+        let stream = &stream?;
+        let name = StreamName { program: stream.name.clone(), kind: stream.kind.to_string() };
+        eprintln!("{} {}: {} events", name.program, name.kind, grouped(stream.events.len() as u64));
+        names.push(name.clone());
         let expressions: Vec<Expression> =
             all_expressions().iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
         let numbered = Numbered::new(stream);
@@ -75,12 +94,10 @@ pub fn run(streams: &[Stream], seed: u64, dir: &Path, threads: Threads) -> anyho
         plot(stream, &of_paper, dir)?;
         tables.add(&measured)?;
         for (claim, agrees) in verdicts::of(&measured) {
-            let names = agreeing.entry(claim.to_owned()).or_default();
-            names.extend(agrees.then(|| stream.name.clone()));
+            agreeing.entry(claim.to_owned()).or_default().extend(agrees.then(|| name.clone()));
         }
     }
-    let streams = streams.iter().map(|stream| stream.name.clone()).collect();
-    Ok(Evidence { tables: tables.into_list(), agreeing, streams })
+    Ok(Evidence { tables: tables.into_list(), agreeing, streams: names })
 }
 
 /// The median over seeds of the events until the error stays below [`TOLERABLE`]: where a random sampler crosses the limit for the last time is
@@ -272,7 +289,7 @@ mod tests {
     fn every_table_has_a_row_for_every_stream() {
         let dir = tempfile::tempdir().unwrap();
         let streams = [1, 2].map(|seed| "zipf:200:1:30k".parse::<Zipf>().unwrap().stream(seed));
-        let found = run(&streams, 1, dir.path(), Threads(NonZeroUsize::MIN)).unwrap();
+        let found = run(streams.map(Ok).into_iter(), 1, dir.path(), Threads(NonZeroUsize::MIN)).unwrap();
         let rows: Vec<usize> = found.tables.iter().map(|(_, table)| table.to_string().lines().count() - 1).collect();
         assert_eq!(rows, [2, 2, 2, 2, 2, 2, 2, 6, 2]);
         let judged: Vec<&str> = found.agreeing.keys().map(String::as_str).collect();

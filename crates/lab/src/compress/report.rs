@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use sampling::Expression;
 use sampling::metrics::message_overhead;
 
@@ -56,7 +55,7 @@ fn table(stream: &Stream, numbered: &Numbered, outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Errors and overheads against events seen.
+/// Errors against events seen, and overheads, or messages if the program's instructions are not known.
 pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)?;
     let stem = format!("{}-{}", file_name(&stream.name), stream.kind);
@@ -70,15 +69,26 @@ pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result
     };
     let write = |what: &str, y: &Axis, curves: &[Curve]| {
         let title = format!("{} {}: {what}", stream.name, stream.kind);
-        let path = dir.join(format!("{stem}-{what}.svg"));
         let svg = chart::curves(&title, &Axis::logarithmic("events"), y, curves);
-        std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))
+        chart::save(&dir.join(format!("{stem}-{what}")), &svg)
     };
     let y = Axis::linear("invariance error, %").up_to(MAX_ERROR_PERCENT);
     write("error", &y, &curves(&|checkpoint| checkpoint.error.map(|error| 100.0 * error)))?;
-    let per_thousand =
-        |checkpoint: &Checkpoint| Some(1000.0 * checkpoint.n_messages as f64 / checkpoint.n_events as f64);
-    write("messages", &Axis::linear("messages in 1000 events"), &curves(&per_thousand))
+    match stream.instructions {
+        Some(instructions) => {
+            let per_event = instructions as f64 / stream.events.len().max(1) as f64;
+            let overhead = |checkpoint: &Checkpoint| {
+                let cycles = (per_event * checkpoint.n_events as f64) as u64;
+                Some(100.0 * message_overhead(checkpoint.n_messages, cycles.max(1)))
+            };
+            write("overhead", &Axis::linear("overhead so far, %"), &curves(&overhead))
+        }
+        None => {
+            let y = Axis::linear("messages in 1000 events");
+            let per_event = |checkpoint: &Checkpoint| checkpoint.n_messages as f64 / checkpoint.n_events as f64;
+            write("messages", &y, &curves(&|checkpoint| Some(1000.0 * per_event(checkpoint))))
+        }
+    }
 }
 
 /// Letters, digits and dots; everything else becomes a dash.
@@ -121,7 +131,9 @@ mod tests {
         let mut files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
         files.sort();
         let stem = "zipf-100-1-40000-synthetic";
-        let expected = ["error", "messages"].map(|what| format!("{stem}-{what}.svg"));
-        assert_eq!(files, expected.map(std::ffi::OsString::from));
+        let expected = ["error.png", "error.svg", "messages.png", "messages.svg"].map(|name| format!("{stem}-{name}"));
+        assert_eq!(files, expected.clone().map(std::ffi::OsString::from));
+        let png = std::fs::read(dir.path().join(&expected[0])).unwrap();
+        assert!(png.starts_with(b"\x89PNG"));
     }
 }

@@ -7,7 +7,7 @@
 //! | 8 | `strbstr1` |
 //! | 8 | instructions that the program executed while the events happened, 0 if unknown |
 //! | 8 | number of events |
-//! | 4 | kind: 0 synthetic, 1 edges, 2 calls, 3 edges and calls, 4 addresses, 5 values |
+//! | 4 | kind: 0 synthetic, 1 edges, 2 calls, 3 edges and calls, 4 addresses, 5 values, 6 call targets, 7 jump targets, 8 targets |
 //! | 4 | bytes of the name |
 //! | | the name, in UTF-8 |
 //! | 16 each | the events: address of the instruction, then target, address or value |
@@ -51,14 +51,29 @@ pub enum Kind {
     Calls,
     /// Both.
     EdgesAndCalls,
-    /// Loads, with the addresses read.
+    /// Loads, with the addresses read; this and what follows by `strobe record`.
     Addresses,
-    /// Loads, with the values read; by `strobe record`.
+    /// Loads, with the values read.
     Values,
+    /// Indirect calls, with the functions called.
+    CallTargets,
+    /// Indirect jumps, with where they went.
+    JumpTargets,
+    /// Indirect calls and jumps.
+    Targets,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Synthetic, Kind::Edges, Kind::Calls, Kind::EdgesAndCalls, Kind::Addresses, Kind::Values];
+const KINDS: [Kind; 9] = [
+    Kind::Synthetic,
+    Kind::Edges,
+    Kind::Calls,
+    Kind::EdgesAndCalls,
+    Kind::Addresses,
+    Kind::Values,
+    Kind::CallTargets,
+    Kind::JumpTargets,
+    Kind::Targets,
+];
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,6 +84,9 @@ impl fmt::Display for Kind {
             Kind::EdgesAndCalls => "edges-and-calls",
             Kind::Addresses => "addresses",
             Kind::Values => "values",
+            Kind::CallTargets => "call-targets",
+            Kind::JumpTargets => "jump-targets",
+            Kind::Targets => "targets",
         })
     }
 }

@@ -1,9 +1,10 @@
-//! Event streams of real programs, from a trace that valgrind's lackey writes.
+//! Branches and calls of real programs, from a trace that valgrind's lackey writes.
 //!
-//! Lackey prints every instruction executed and every access to memory, in order. What an instruction is, is read from the file that is mapped at
-//! its address: the process that executes the program is asked for its mappings whenever an address is new. The target of a branch is the
-//! next instruction executed; if that is neither the branch's target nor the instruction behind it, a signal or another thread came
-//! in between, and the event is dropped.
+//! Lackey prints where it enters a row of instructions, in order. Told not to follow jumps, it ends a row at whatever does not go to the next instruction,
+//! behind [`MAX_ROW`] instructions, and at a repeated string instruction, which it enters once for each round. What a row holds is read from
+//! the file that is mapped at its address: the process that executes the program is asked for its mappings whenever an address is new. The target
+//! of a branch is the next row entered; if that is neither the branch's target nor the instruction behind it, a signal or another
+//! thread came in between, and the event is dropped.
 //!
 //! Recording ends, and the program with it, when there are enough events.
 
@@ -20,6 +21,9 @@ use super::stream::{Kind, Pair, Stream};
 /// The longest x86 instruction.
 const MAX_INSTRUCTION_BYTES: usize = 15;
 
+/// The most instructions that valgrind takes at once.
+const MAX_ROW: u32 = 60;
+
 /// What is recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
@@ -34,7 +38,8 @@ pub struct Wanted {
 /// Runs `program`, a piece of shell that starts one, in `dir`, and records its events.
 pub fn record(name: &str, program: &str, dir: &Path, wanted: Wanted) -> anyhow::Result<Stream> {
     // Lackey's output goes where the standard error was, and the program's goes nowhere.
-    let script = format!("exec 9>&2 2>/dev/null; exec valgrind --tool=lackey --trace-mem=yes --log-fd=9 {program}");
+    let options = format!("--trace-superblocks=yes --vex-guest-chase=no --vex-guest-max-insns={MAX_ROW} --log-fd=9");
+    let script = format!("exec 9>&2 2>/dev/null >/dev/null; exec valgrind --tool=lackey {options} {program}");
     let (mut child, lines) = start(&script, dir)?;
     let mut recorder = Recorder::new(Code::of(&child), wanted);
     let outcome = recorder.read(lines);
@@ -72,8 +77,8 @@ pub(super) fn start(script: &str, dir: &Path) -> anyhow::Result<(Child, BufReade
 struct Recorder {
     code: Code,
     wanted: Wanted,
-    /// The instruction of the last line, and what it is.
-    last: Option<(u64, Class)>,
+    /// The row that was entered last.
+    last: Option<Row>,
     n_seen: u64,
     /// Executed since recording began.
     n_instructions: u64,
@@ -92,37 +97,27 @@ impl Recorder {
             if input.read_until(b'\n', &mut line)? == 0 {
                 break;
             }
-            match *line.as_slice() {
-                [b'I', b' ', b' ', ref rest @ ..] => self.instruction(hexadecimal(rest)),
-                [b' ', b'L' | b'M', b' ', ref rest @ ..] => self.load(hexadecimal(rest)),
-                _ => {}
+            if let [b'S', b'B', b' ', ref rest @ ..] = *line.as_slice() {
+                self.enter(hexadecimal(rest));
             }
         }
         Ok(())
     }
 
-    fn instruction(&mut self, pc: u64) {
-        if let Some((from, class)) = self.last
-            && let Some(target) = class.target(pc)
-            && self.wants(class)
+    /// The program goes on at `pc`.
+    fn enter(&mut self, pc: u64) {
+        if let Some(row) = self.last
+            && let Some(target) = row.target(pc)
+            && self.wants(row.end)
         {
-            self.event((from, target));
+            if self.n_seen >= self.wanted.skip {
+                self.events.push((row.last, target));
+            }
+            self.n_seen += 1;
         }
-        self.n_instructions += u64::from(self.n_seen >= self.wanted.skip);
-        self.last = Some((pc, self.code.class(pc)));
-    }
-
-    fn load(&mut self, address: u64) {
-        if let (Kind::Addresses, Some((pc, _))) = (self.wanted.kind, self.last) {
-            self.event((pc, address));
-        }
-    }
-
-    fn event(&mut self, event: Pair) {
-        if self.n_seen >= self.wanted.skip {
-            self.events.push(event);
-        }
-        self.n_seen += 1;
+        let row = self.code.row(pc);
+        self.n_instructions += if self.n_seen >= self.wanted.skip { row.n_instructions.into() } else { 0 };
+        self.last = Some(row);
     }
 
     fn wants(&self, class: Class) -> bool {
@@ -161,13 +156,26 @@ impl Class {
             _ => Class::Other,
         }
     }
+}
 
-    /// Where the instruction led, given the next one executed; `None` if it cannot have.
-    fn target(self, next: u64) -> Option<u64> {
-        let is_possible = match self {
+/// Instructions that are executed one behind the other.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    first: u64,
+    /// The last one, and what it is.
+    last: u64,
+    end: Class,
+    n_instructions: u32,
+}
+
+impl Row {
+    /// Where its last instruction led, given what was entered next; `None` if it cannot have.
+    fn target(&self, next: u64) -> Option<u64> {
+        let is_possible = match self.end {
             Class::Branch { target, behind } => next == target || next == behind,
             Class::Call { target } => next == target,
-            Class::IndirectJump | Class::IndirectCall => true,
+            // Within the row something has ended it early.
+            Class::IndirectJump | Class::IndirectCall => !(self.first + 1..=self.last).contains(&next),
             Class::Other => false,
         };
         is_possible.then_some(next)
@@ -179,7 +187,7 @@ struct Code {
     pid: u32,
     mappings: Vec<Mapping>,
     files: FxHashMap<PathBuf, Option<Vec<u8>>>,
-    classes: FxHashMap<u64, Class>,
+    rows: FxHashMap<u64, Row>,
 }
 
 struct Mapping {
@@ -192,19 +200,38 @@ struct Mapping {
 impl Code {
     fn of(child: &Child) -> Code {
         let files = FxHashMap::default();
-        Code { pid: child.id(), mappings: Vec::new(), files, classes: FxHashMap::default() }
+        Code { pid: child.id(), mappings: Vec::new(), files, rows: FxHashMap::default() }
     }
 
-    fn class(&mut self, pc: u64) -> Class {
-        if let Some(&class) = self.classes.get(&pc) {
-            return class;
+    fn row(&mut self, pc: u64) -> Row {
+        if let Some(&row) = self.rows.get(&pc) {
+            return row;
         }
-        let class = self.decode(pc).map_or(Class::Other, |instruction| Class::of(&instruction));
-        self.classes.insert(pc, class);
-        class
+        let row = self.read_row(pc);
+        self.rows.insert(pc, row);
+        row
     }
 
-    fn decode(&mut self, pc: u64) -> Option<Instruction> {
+    fn read_row(&mut self, pc: u64) -> Row {
+        let mut row = Row { first: pc, last: pc, end: Class::Other, n_instructions: 0 };
+        let Some(bytes) = self.bytes_at(pc) else { return row };
+        let bytes = &bytes[..bytes.len().min(MAX_ROW as usize * MAX_INSTRUCTION_BYTES)];
+        for instruction in Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).iter().take(MAX_ROW as usize) {
+            row = Row {
+                first: pc,
+                last: instruction.ip(),
+                end: Class::of(&instruction),
+                n_instructions: row.n_instructions + 1,
+            };
+            let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+            if instruction.flow_control() != FlowControl::Next || is_repeated && instruction.is_string_instruction() {
+                break;
+            }
+        }
+        row
+    }
+
+    fn bytes_at(&mut self, pc: u64) -> Option<&[u8]> {
         let contains = |mapping: &Mapping| (mapping.start..mapping.end).contains(&pc);
         if !self.mappings.iter().any(contains) {
             let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
@@ -213,10 +240,7 @@ impl Code {
         let mapping = self.mappings.iter().find(|mapping| contains(mapping))?;
         let file = self.files.entry(mapping.path.clone()).or_insert_with(|| std::fs::read(&mapping.path).ok());
         let at = usize::try_from(pc - mapping.start + mapping.offset).ok()?;
-        let bytes = file.as_deref()?.get(at..)?;
-        let bytes = &bytes[..bytes.len().min(MAX_INSTRUCTION_BYTES)];
-        let instruction = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
-        (!instruction.is_invalid()).then_some(instruction)
+        file.as_deref()?.get(at..)
     }
 }
 

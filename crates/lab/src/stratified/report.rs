@@ -67,8 +67,7 @@ pub fn run(options: &Options, threads: Threads) -> anyhow::Result<String> {
         }
         let _ = writeln!(text, "{}\n", [vec![found.ours], found.notes].concat().join("\n"));
         for (name, svg) in found.plots {
-            let path = options.dir.join(name).with_extension("svg");
-            std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+            chart::save(&options.dir.join(name), &svg)?;
         }
     }
     Ok(text)
