@@ -30,6 +30,12 @@ type Step = [u64; N_REGISTERS];
 /// Address of an instruction, what is noted of it, and the value.
 type Noted = (u64, Kind, u64);
 
+/// One function of the program: what single-stepping has seen, and bursts.
+struct Observed {
+    steps: Vec<Step>,
+    bursts: Vec<Burst>,
+}
+
 /// What one burst has noted.
 struct Burst {
     room: u64,
@@ -54,8 +60,8 @@ fn program() -> Vec<u8> {
     build("c", SOURCE, &flags)
 }
 
-/// Of each function, its steps and its bursts; and what the program printed.
-fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (Vec<(Vec<Step>, Vec<Burst>)>, String) {
+/// All functions, and what the program printed.
+fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (Vec<Observed>, String) {
     let Placed { code, entries, runs } = place(copy);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
@@ -82,8 +88,7 @@ fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (Vec<(Vec<Step>, Ve
             });
             Burst { room, reason, noted: noted.collect() }
         });
-        let bursts = bursts.collect();
-        functions.push((steps, bursts));
+        functions.push(Observed { steps, bursts: bursts.collect() });
     }
     (functions, printed)
 }
@@ -143,7 +148,7 @@ fn bursts_note_what_single_stepping_sees() {
     assert_eq!(printed.matches("same after any of").count(), functions.len(), "{printed}");
 
     let mut n_of_kind: BTreeMap<Kind, u32> = BTreeMap::new();
-    for (steps, bursts) in functions {
+    for Observed { steps, bursts } in functions {
         let in_function = steps.windows(2).filter(|pair| !harness.contains(Svma(pair[0][RIP])));
         let of_step = in_function.flat_map(|pair| expected(&instruction_at(&image, pair[0][RIP]), &pair[0], &pair[1]));
         let seen: Vec<Noted> = of_step.collect();
