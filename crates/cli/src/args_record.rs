@@ -131,7 +131,7 @@ pub struct RecordArgs {
     #[arg(long, group = "noting", hide = true)]
     addresses: bool,
 
-    /// Of values [default: H[P256]2048]; fewer: --select, --converge
+    /// Of values [default: H[P251]2048]; fewer: --select, --converge
     #[arg(long, value_name = "EXPR", requires_all = ["noting", "exact"], default_value = DEFAULT_COMPRESSOR, hide_default_value = true, value_parser = parse_compressor)]
     compress: String,
 
@@ -206,8 +206,8 @@ Examples:
   strobe record --paused -- ./server & strobe ctl start $!
   strobe ctl stop 4711";
 
-/// Two thousand strata, in each of which every 256th load is sent.
-const DEFAULT_COMPRESSOR: &str = "H[P256]2048";
+/// Two thousand strata, in each of which every 251st event is sent: a prime number, so that it does not keep step with loops (`docs/sampling.md`).
+const DEFAULT_COMPRESSOR: &str = "H[P251]2048";
 
 /// Ticks per second of CPU time with --pep.
 const PEP_RATE_HZ: f64 = 100.0;
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn compressors() {
         assert_eq!(parse_compressor("none"), Ok(String::new()));
-        assert_eq!(parse_compressor("H[P256]2048"), Ok("H[P256]2048".to_owned()));
+        assert_eq!(parse_compressor(DEFAULT_COMPRESSOR), Ok(DEFAULT_COMPRESSOR.to_owned()));
         for bad in ["", "H[P0]2", "H[P256", "A1000000", "H[A1000]1000"] {
             assert!(parse_compressor(bad).is_err(), "{bad}");
         }

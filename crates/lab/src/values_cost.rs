@@ -11,12 +11,12 @@ use crate::exact_speed::geometric_mean;
 use crate::table::Table;
 
 /// Options of `strobe record`: blocks only, compressed values, all values to a file.
-const KINDS: [&str; 3] = ["", "--values --compress 'H[P256]2048'", "--values --value-stream /dev/null"];
+const KINDS: [&str; 3] = ["", "--values --compress 'H[P251]2048'", "--values --value-stream /dev/null"];
 
 /// Measures all programs; of several runs, the cheapest counts.
 pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usize) -> anyhow::Result<Table> {
     let heads =
-        ["program", "M loads", "blocks s", "+strobe", "H[P256]2048 s", "+strobe", "file s", "+strobe", "H / file"];
+        ["program", "M loads", "blocks s", "+strobe", "H[P251]2048 s", "+strobe", "file s", "+strobe", "H / file"];
     let mut table = Table::new(&heads);
     let mut ratios = Vec::new();
     for workload in programs {

@@ -38,10 +38,11 @@ pub fn lines(session: &Session<'_>, modules: &Modules) -> Vec<(&'static str, Str
         lines.push((
             "values",
             format!(
-                "{} events at {} places, as {} messages{}{}",
+                "{} events at {} places, as {} messages{}{}{}",
                 thousands(counters.n_events),
                 thousands(values.n_sites() as u64),
                 thousands(counters.n_messages),
+                some(counters.n_passed_over, "more passed over"),
                 some(counters.n_waits, "waits for strobe"),
                 some(counters.n_lost, "messages lost"),
             ),

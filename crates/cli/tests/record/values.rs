@@ -75,7 +75,7 @@ fn compressed_values_are_estimates_of_the_same() {
         return;
     }
     let executable = Program::new("loads.c").flags(&["-O1", "-pthread"]).build();
-    for expression in ["H[P256]2048", "H[P64]512 A16", "R128"] {
+    for expression in ["H[P251]2048", "H[P64]512 A16", "R128"] {
         let options = ["--exact=blocks", "--values", "--compress", expression, "--seed", "1"];
         let (profile, facts) = recorded(&executable, &options);
         for (name, expected, share) in [("load_constant", N_CONSTANT, 1.0), ("load_bytes", N_BYTES, 0.75)] {

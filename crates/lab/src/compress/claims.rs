@@ -69,7 +69,8 @@ pub struct StreamName {
     pub kind: String,
 }
 
-/// Runs everything on each stream, of which one at a time is held, and writes plots to `dir`.
+/// Runs everything on each stream, of which one at a time is held, and writes plots to `dir`, those
+/// of table sizes to a folder of their own.
 pub fn run(
     streams: impl Iterator<Item = anyhow::Result<Stream>>,
     seed: u64,
@@ -92,6 +93,7 @@ pub fn run(
         let measured = Measured { stream, outcomes, events_to_stay_below };
         let of_paper = [R, P, HP, HP_HALF, TAGGED].map(|text| measured.of(text).clone());
         plot(stream, &of_paper, dir)?;
+        plot(stream, &SIZES.map(|text| measured.of(text).clone()), &dir.join("sizes"))?;
         tables.add(&measured)?;
         for (claim, agrees) in verdicts::of(&measured) {
             agreeing.entry(claim.to_owned()).or_default().extend(agrees.then(|| name.clone()));

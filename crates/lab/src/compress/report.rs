@@ -64,7 +64,7 @@ pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result
             let with_y = |checkpoint: &Checkpoint| Some((checkpoint.n_events as f64, y_of(checkpoint)?));
             outcome.checkpoints.iter().filter_map(with_y).collect()
         };
-        let curve = |outcome: &Outcome| Curve { name: outcome.expression.to_string(), points: points(outcome) };
+        let curve = |outcome: &Outcome| Curve { name: short_name(&outcome.expression), points: points(outcome) };
         outcomes.iter().map(curve).collect::<Vec<Curve>>()
     };
     let write = |what: &str, y: &Axis, curves: &[Curve]| {
@@ -88,6 +88,15 @@ pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result
             let per_event = |checkpoint: &Checkpoint| checkpoint.n_messages as f64 / checkpoint.n_events as f64;
             write("messages", &y, &curves(&|checkpoint| Some(1000.0 * per_event(checkpoint))))
         }
+    }
+}
+
+/// The expression without options, for which a legend has no room.
+fn short_name(expression: &Expression) -> String {
+    let text = expression.to_string();
+    match (text.find(','), text.rfind(']')) {
+        (Some(options), Some(end)) => [&text[..options], &text[end..]].concat(),
+        _ => text,
     }
 }
 
@@ -120,6 +129,13 @@ mod tests {
     use super::*;
     use crate::compress::synthetic::Zipf;
     use std::num::NonZeroUsize;
+
+    #[test]
+    fn legends_have_no_options() {
+        let shortened =
+            ["T[256]2048 A16", "H[P256]2048", "CM[4, heap=16]88"].map(|text| short_name(&text.parse().unwrap()));
+        assert_eq!(shortened, ["T[256]2048 A16", "H[P256]2048", "CM[4]88"]);
+    }
 
     #[test]
     fn a_table_and_two_plots_come_out() {
