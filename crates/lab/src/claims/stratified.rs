@@ -6,11 +6,13 @@
 
 use std::fs;
 
+use anyhow::Context as _;
 use sampling::{Rate, TableSize};
 
 use super::{Claim, Experiment, Finding, Measure, Set, Verdict, Workbench, write_whole};
 use crate::compress;
 use crate::compress::claims::{Evidence, StreamName, memory_table, run};
+use crate::compress::report::stem;
 use crate::compress::stream::{Kind, Stream};
 use crate::compress::trace::Wanted;
 use crate::corpus::{Data, Workload};
@@ -139,12 +141,31 @@ fn replayed(bench: &Workbench, id: &str, what: &str) -> anyhow::Result<Finding> 
          message at one instruction per cycle."
             .to_owned(),
     );
+    finding.plots = plots(bench, id, &evidence.streams)?;
     let tables = evidence.tables.into_iter().filter(|(claim, _)| claim == id);
     finding.tables.extend(tables.map(|(claim, table)| (format!("{claim}, all streams"), table)));
     if id == "S9" {
         finding.tables.push(("Bytes of state".to_owned(), memory_table()));
     }
     Ok(finding)
+}
+
+/// Curves of the first program of each kind, for claims that are about them.
+fn plots(bench: &Workbench, id: &str, streams: &[StreamName]) -> anyhow::Result<Vec<String>> {
+    let name = match id {
+        "S3" => "error",
+        "S6" => "sizes/error",
+        "S6b" => "overhead",
+        _ => return Ok(Vec::new()),
+    };
+    let (folder, what) = name.split_once('/').unwrap_or(("", name));
+    let folder = bench.state("streams/plots")?.join(folder);
+    let firsts = KINDS.iter().filter_map(|kind| streams.iter().find(|name| name.kind == kind.to_string()));
+    let read = |name: &StreamName| {
+        let path = folder.join(format!("{}-{what}.svg", stem(&name.program, &name.kind)));
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    firsts.map(read).collect()
 }
 
 /// The replay, which is done once.

@@ -58,7 +58,7 @@ fn table(stream: &Stream, numbered: &Numbered, outcomes: &[Outcome]) -> Table {
 /// Errors against events seen, and overheads, or messages if the program's instructions are not known.
 pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)?;
-    let stem = format!("{}-{}", file_name(&stream.name), stream.kind);
+    let stem = stem(&stream.name, &stream.kind.to_string());
     let curves = |y_of: &dyn Fn(&Checkpoint) -> Option<f64>| {
         let points = |outcome: &Outcome| {
             let with_y = |checkpoint: &Checkpoint| Some((checkpoint.n_events as f64, y_of(checkpoint)?));
@@ -89,6 +89,12 @@ pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result
             write("messages", &y, &curves(&|checkpoint| Some(1000.0 * per_event(checkpoint))))
         }
     }
+}
+
+/// How the names of a stream's plots begin.
+#[must_use]
+pub fn stem(name: &str, kind: &str) -> String {
+    format!("{}-{kind}", file_name(name))
 }
 
 /// The expression without options, for which a legend has no room.
