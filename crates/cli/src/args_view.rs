@@ -57,7 +57,7 @@ pub struct PathsArgs {
     #[arg(long)]
     asm: bool,
 
-    /// With each path the calling contexts that it ran in (after record --exact=context-paths)
+    /// Tell the calling contexts apart that each path ran in (after record --exact=context-paths)
     #[arg(long)]
     by_context: bool,
 
@@ -286,7 +286,7 @@ impl ViewCommand {
                 let style = if asm { CodeStyle::Instructions } else { CodeStyle::Source };
                 let statistics = statistics.wanted();
                 rows.into_props(|function| match statistics {
-                    Some(statistics) => Query::PathClasses { function, statistics },
+                    Some(statistics) => Query::PathClasses { function, statistics, is_by_context: by_context },
                     None => Query::Paths { function, by, style, is_by_context: by_context },
                 })
             }

@@ -255,7 +255,7 @@ pub struct Recursion {
     pub count: Estimate,
 }
 
-/// How often a path ran in a context of its function.
+/// How often a path ran in a context of its function, and what it took there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContextPath {
     /// The context.
@@ -264,6 +264,10 @@ pub struct ContextPath {
     pub path: PathId,
     /// How often.
     pub count: Estimate,
+    /// User CPU time in its blocks, callees not included, in nanoseconds.
+    pub self_ns: Estimate,
+    /// Misses of a simulated data cache likewise; 0 if there was none.
+    pub misses: u64,
 }
 
 /// A loop.

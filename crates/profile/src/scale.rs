@@ -24,7 +24,9 @@ pub fn scale(profile: &Profile, factor: f64) -> Profile {
         [&mut row.entries, &mut row.self_ns, &mut row.kernel_ns].into_iter().for_each(by_factor);
     }
     scaled.recursions.iter_mut().for_each(|row| by_factor(&mut row.count));
-    scaled.context_paths.iter_mut().for_each(|row| by_factor(&mut row.count));
+    for row in &mut scaled.context_paths {
+        [&mut row.count, &mut row.self_ns].into_iter().for_each(by_factor);
+    }
     for row in &mut scaled.loops {
         [&mut row.entries, &mut row.iterations, &mut row.self_ns].into_iter().for_each(by_factor);
     }

@@ -172,7 +172,7 @@ impl Checker<'_> {
                 profile.contexts.iter().flat_map(|row| [row.entries, row.self_ns, row.kernel_ns]).collect(),
             ),
             ("recursions", 1, profile.recursions.iter().map(|row| row.count).collect()),
-            ("context_paths", 1, profile.context_paths.iter().map(|row| row.count).collect()),
+            ("context_paths", 2, profile.context_paths.iter().flat_map(|row| [row.count, row.self_ns]).collect()),
             ("loops", 3, profile.loops.iter().flat_map(|row| [row.entries, row.iterations, row.self_ns]).collect()),
             ("system_calls", 1, profile.system_calls.iter().map(|row| row.kernel_ns).collect()),
             ("values", 1, profile.values.iter().map(|row| row.count).collect()),

@@ -331,12 +331,15 @@ impl Record for Recursion {
 
 impl Record for ContextPath {
     stored_in!("context_path", context_paths);
-    const COLUMNS: &'static str = "context, path, count, count_variance, count_seen";
+    const COLUMNS: &'static str = "context, path, count, count_variance, count_seen, self_ns, self_ns_variance, \
+                                   self_ns_seen, misses";
 
     fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
         fields.integer(self.context.0);
         fields.integer(self.path.0);
         fields.estimate(self.count);
+        fields.estimate(self.self_ns);
+        fields.integer(self.misses);
     }
 
     fn decode(columns: &mut Columns<'_>) -> Result<Self, Damage> {
@@ -344,6 +347,8 @@ impl Record for ContextPath {
             context: ContextId(columns.integer()?),
             path: PathId(columns.integer()?),
             count: columns.estimate()?,
+            self_ns: columns.estimate()?,
+            misses: columns.integer()?,
         })
     }
 

@@ -145,14 +145,18 @@ CREATE TABLE recursion (
     count_seen INTEGER NOT NULL
 );
 
--- How often paths ran in contexts of their function. Only recordings of `--exact=context-paths` have rows here.
+-- How often paths ran in contexts of their function, and what they took there. Only recordings of `--exact=context-paths` have rows here.
 CREATE TABLE context_path (
     id INTEGER PRIMARY KEY,
     context INTEGER NOT NULL REFERENCES context,
     path INTEGER NOT NULL REFERENCES path,
     count REAL NOT NULL,
     count_variance REAL NOT NULL,
-    count_seen INTEGER NOT NULL
+    count_seen INTEGER NOT NULL,
+    self_ns REAL NOT NULL,                  -- user time in its blocks, callees not included
+    self_ns_variance REAL NOT NULL,
+    self_ns_seen INTEGER NOT NULL,
+    misses INTEGER NOT NULL                 -- of a simulated data cache likewise; 0 if there was none
 );
 
 -- Loops. Enclosing loops come before those in them.

@@ -156,6 +156,19 @@ pub fn stack(profile: &Profile, context: ContextId) -> Vec<FunctionId> {
     stack
 }
 
+/// Looks up what [`stack_names`] of these contexts needs.
+pub fn resolve_stacks(subject: &mut Subject, contexts: impl Iterator<Item = ContextId>) {
+    let mut functions: Vec<FunctionId> = contexts.flat_map(|context| stack(&subject.profile, context)).collect();
+    functions.sort_unstable();
+    functions.dedup();
+    subject.resolve(functions, []);
+}
+
+/// Names of the functions around a context and of its own, from the root on.
+pub fn stack_names(subject: &Subject, context: ContextId) -> Vec<String> {
+    stack(&subject.profile, context).into_iter().map(|id| subject.label(id).short()).collect()
+}
+
 impl View for ContextsView {
     const KIND: &'static str = "contexts";
 

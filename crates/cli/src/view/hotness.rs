@@ -11,7 +11,7 @@ use crate::view::figures::bare_percent;
 use crate::view::props::MetricName;
 use crate::view::subject::{FunctionLabel, Subject};
 use crate::view::table::{Table, heat};
-use crate::view::{View, paths, title};
+use crate::view::{View, contexts, paths, title};
 
 #[derive(Debug, Serialize)]
 pub struct HotnessView {
@@ -19,6 +19,8 @@ pub struct HotnessView {
     pub metric: &'static str,
     /// Share of the metric from which on a path or function is hot.
     pub hot_share: f64,
+    /// Whether a path counts in each calling context by itself.
+    pub by_context: bool,
     /// Of the whole program; cycles as nanoseconds.
     pub total: f64,
     /// Instructions on all paths.
@@ -66,6 +68,8 @@ pub struct HotPathLine {
     /// Last instruction.
     pub last: Option<Address>,
     pub n_blocks: usize,
+    /// Where it is hot, names from the root on; nothing if contexts are not told apart.
+    pub stack: Option<Vec<String>>,
 }
 
 /// What to show.
@@ -74,16 +78,19 @@ pub struct Wish {
     pub metric: MetricName,
     pub hot_share: f64,
     pub function: Option<FunctionId>,
+    pub is_by_context: bool,
     pub n: usize,
 }
 
 pub fn view(subject: &mut Subject, wish: Wish) -> HotnessView {
-    let found = query::hotness(&subject.profile, wish.metric.query(), wish.hot_share);
+    let judge = if wish.is_by_context { query::hotness_by_context } else { query::hotness };
+    let found = judge(&subject.profile, wish.metric.query(), wish.hot_share);
     let is_wanted = |row: &&HotPath| wish.function.is_none_or(|function| function == row.function);
     let mut rows: Vec<HotPath> = found.hot_paths.iter().filter(is_wanted).copied().collect();
     let n_hot_paths = rows.len();
     rows.truncate(wish.n);
     subject.resolve(rows.iter().map(|row| row.function), []);
+    contexts::resolve_stacks(subject, rows.iter().filter_map(|row| row.context));
     let whole = Class { metric: found.metric, instructions: found.instructions, ..Class::default() };
     let line = |row: &HotPath| {
         let places = paths::extent(subject, row.path);
@@ -97,11 +104,13 @@ pub fn view(subject: &mut Subject, wish: Wish) -> HotnessView {
             first: address(0),
             last: address(1),
             n_blocks: subject.profile.paths[row.path.index()].blocks.len(),
+            stack: row.context.map(|context| contexts::stack_names(subject, context)),
         }
     };
     HotnessView {
         metric: wish.metric.text(),
         hot_share: wish.hot_share,
+        by_context: wish.is_by_context,
         total: found.metric,
         instructions: found.instructions,
         paths: classes(&found.paths, &whole),
@@ -136,7 +145,8 @@ impl View for HotnessView {
             out,
             "hot: at least {least} of all {metric}; dense: hot, with no less per instruction than all; sparse: with less"
         )?;
-        for (what, classes) in [("Paths", &self.paths), ("Functions", &self.functions)] {
+        let paths = if self.by_context { "Paths, each in each context," } else { "Paths" };
+        for (what, classes) in [(paths, &self.paths), ("Functions", &self.functions)] {
             writeln!(out)?;
             title(out, &format!("{what} by {metric}"), 0, 0)?;
             let mut table = Table::new(&["NUMBER", "PATHS EACH", "INSTRUCTIONS", "OF THE METRIC", "CLASS"]);
@@ -152,7 +162,8 @@ impl View for HotnessView {
         title(out, "Hot paths", self.hot_paths.len(), self.n_hot_paths)?;
         let through = self.paths_through_hot_block;
         writeln!(out, "a block of theirs is on {through:.1} different paths that ran, on average")?;
-        let mut table = Table::new(&["SHARE", "INSTRUCTIONS", "DENSITY", "CLASS", "BLOCKS", "FROM", "TO", "FUNCTION"]);
+        let place = if self.by_context { "CONTEXT" } else { "FUNCTION" };
+        let mut table = Table::new(&["SHARE", "INSTRUCTIONS", "DENSITY", "CLASS", "BLOCKS", "FROM", "TO", place]);
         for path in &self.hot_paths {
             table.row(heat(path.share), path.cells());
         }
@@ -185,7 +196,7 @@ impl HotPathLine {
             self.n_blocks.to_string(),
             address(self.first),
             address(self.last),
-            self.function.text(),
+            self.stack.as_ref().map_or_else(|| self.function.text(), |stack| stack.join(" > ")),
         ]
     }
 }

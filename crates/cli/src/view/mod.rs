@@ -66,18 +66,19 @@ pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
             show(&view, subject, props, color)
         }
         Query::Paths { function, by, style, is_by_context } => {
-            if *is_by_context && subject.profile.context_paths.is_empty() {
-                bail!("{}: {NO_CONTEXT_PATHS}", props.profile.display());
-            }
+            require_contexts(props, subject, *is_by_context)?;
             let function = selected(subject, function.as_deref())?;
             let (by, style, is_by_context) = (*by, *style, *is_by_context);
             let view = paths::view(subject, paths::Wish { function, by, style, is_by_context, n: top(10) });
             show(&view, subject, props, color)
         }
-        Query::PathClasses { function, statistics } => {
+        Query::PathClasses { function, statistics, is_by_context } => {
+            require_contexts(props, subject, *is_by_context)?;
             let function = selected(subject, function.as_deref())?;
             let Statistics { metric, hot_share } = *statistics;
-            let view = hotness::view(subject, hotness::Wish { metric, hot_share, function, n: top(30) });
+            let is_by_context = *is_by_context;
+            let wish = hotness::Wish { metric, hot_share, function, is_by_context, n: top(30) };
+            let view = hotness::view(subject, wish);
             require_metric(props, metric, view.total)?;
             show(&view, subject, props, color)
         }
@@ -149,6 +150,13 @@ fn open(props: &ViewProps) -> Result<Subject> {
     let options = Options::of_profile(&props.profile);
     let options = if props.use_debuginfod { options.with_debuginfod() } else { options };
     Ok(Subject::new(profile, &options))
+}
+
+fn require_contexts(props: &ViewProps, subject: &Subject, is_by_context: bool) -> Result<()> {
+    if is_by_context && subject.profile.context_paths.is_empty() {
+        bail!("{}: {NO_CONTEXT_PATHS}", props.profile.display());
+    }
+    Ok(())
 }
 
 /// Statistics of nothing would look like statistics.

@@ -4,8 +4,7 @@
 //! the file that ran. Without it, the lines of the block's first and last instruction have to do.
 
 use iced_x86::Instruction;
-use profile::Estimate;
-use profile::model::{BlockEnd, BlockId, ContextId, EdgeKind, FunctionId, Path, PathId};
+use profile::model::{BlockEnd, BlockId, ContextPath, EdgeKind, FunctionId, Path, PathId};
 use profile::query::{self, PathRank, PathRow};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -55,6 +54,9 @@ pub struct PathContext {
     pub count: Figure,
     /// Of the path's executions.
     pub share: Figure,
+    pub self_ns: Figure,
+    /// Of a simulated data cache.
+    pub misses: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,18 +120,18 @@ pub fn view(subject: &mut Subject, wish: Wish) -> PathsView {
 fn contexts_of(subject: &mut Subject, rows: &[PathRow]) -> Vec<Vec<PathContext>> {
     let paths: Vec<PathId> = rows.iter().map(|row| row.path).collect();
     let contexts = query::contexts_of_paths(&subject.profile, &paths);
-    let mut functions: Vec<FunctionId> =
-        contexts.iter().flatten().flat_map(|&(context, _)| contexts::stack(&subject.profile, context)).collect();
-    functions.sort_unstable();
-    functions.dedup();
-    subject.resolve(functions, []);
-    let line = |row: &PathRow, context: ContextId, count: Estimate| PathContext {
-        stack: contexts::stack(&subject.profile, context).into_iter().map(|id| subject.label(id).short()).collect(),
-        count: count.into(),
-        share: query::share(count, row.count).into(),
+    let contexts: Vec<Vec<ContextPath>> =
+        contexts.into_iter().map(|rows| rows.into_iter().cloned().collect()).collect();
+    contexts::resolve_stacks(subject, contexts.iter().flatten().map(|row| row.context));
+    let line = |path: &PathRow, row: &ContextPath| PathContext {
+        stack: contexts::stack_names(subject, row.context),
+        count: row.count.into(),
+        share: query::share(row.count, path.count).into(),
+        self_ns: row.self_ns.into(),
+        misses: row.misses,
     };
     let lines = rows.iter().zip(&contexts);
-    lines.map(|(row, contexts)| contexts.iter().map(|&(context, count)| line(row, context, count)).collect()).collect()
+    lines.map(|(path, contexts)| contexts.iter().map(|row| line(path, row)).collect()).collect()
 }
 
 fn ranked(subject: &Subject, wish: Wish) -> Vec<PathRow> {

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
+use profile::Estimate;
 
-use crate::view::paths::{Exit, PathLine, PathStep, PathsView};
+use crate::view::figures::Figure;
+use crate::view::paths::{Exit, PathContext, PathLine, PathStep, PathsView};
 use crate::view::props::CodeStyle;
 use crate::view::subject::SourceLine;
 use crate::view::table::{DIM, PLACE, TITLE, heat};
@@ -68,12 +70,20 @@ fn contexts(path: &PathLine, out: &mut dyn Write) -> io::Result<()> {
     let Some(contexts) = &path.contexts else { return Ok(()) };
     for context in contexts.iter().take(MAX_CONTEXTS) {
         let (share, count, stack) = (context.share.percent(), context.count.count(), context.stack.join(" > "));
-        writeln!(out, "    {share:>8}  {count:>8}  in {stack}")?;
+        writeln!(out, "    {share:>8}  {count:>8}  {}in {stack}", took(context))?;
     }
     match contexts.len().saturating_sub(MAX_CONTEXTS) {
         0 => Ok(()),
         n => writeln!(out, "    {DIM}and in {n} more contexts{DIM:#}"),
     }
+}
+
+/// What a path took in a context, if that was recorded.
+fn took(context: &PathContext) -> String {
+    let time = (context.self_ns.value > 0.0).then(|| format!("{:>8}  ", context.self_ns.time()));
+    let misses =
+        (context.misses > 0).then(|| format!("{} misses  ", Figure::from(Estimate::exact(context.misses)).count()));
+    time.into_iter().chain(misses).collect()
 }
 
 /// One or more lines: where, what is there, and at the last how it is left.

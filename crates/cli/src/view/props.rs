@@ -33,6 +33,7 @@ pub enum Query {
     PathClasses {
         function: Option<String>,
         statistics: Statistics,
+        is_by_context: bool,
     },
     Edges {
         function: Option<String>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use profile::Profile;
-use profile::model::ContextId;
+use profile::model::{ContextId, ContextPath};
 
 use crate::build::Program;
 use crate::exact::counted_with;
@@ -109,6 +109,53 @@ fn check_paths_by_context(profile: &Profile) {
         let mut counts = by_context.get(path).cloned().unwrap_or_default();
         counts.sort_by(f64::total_cmp);
         assert_eq!(counts, expected, "{path}; of {by_context:#?}");
+    }
+}
+
+/// A path of `context_metric.c` in a context: what each run had of the metric.
+fn each_run(profile: &Profile, context: &str, of: impl Fn(&ContextPath) -> f64) -> f64 {
+    let own = profile.context_paths.iter().filter(|row| own_path(profile, row.context) == context);
+    let most = own.max_by(|a, b| a.count.value.total_cmp(&b.count.value)).unwrap_or_else(|| panic!("{context}"));
+    of(most) / most.count.value
+}
+
+#[test]
+fn a_path_has_a_metric_in_each_context() {
+    if is_replaced() {
+        return;
+    }
+    let flags = ["-O1", "-fno-optimize-sibling-calls", "-fno-ipa-icf"];
+    let executable = Program::new("context_metric.c").flags(&flags).build();
+    for metric in ["cycles", "l1d:16k:1:64"] {
+        let profile = counted_with(&executable, &["--exact=context-paths", "--metric", metric]);
+        // Both contexts have the same path of each function.
+        for function in ["fill", "walk"] {
+            let paths = ["dear", "cheap"].map(|caller| {
+                let context = format!("main {caller} {function}");
+                let own = profile.context_paths.iter().filter(|row| own_path(&profile, row.context) == context);
+                own.map(|row| (row.path, row.count.value as u64)).collect::<Vec<_>>()
+            });
+            assert_eq!(paths[0], paths[1], "{function}");
+            assert!(!paths[0].is_empty(), "{function}");
+        }
+        let mut sums = vec![(0.0, 0); profile.paths.len()];
+        for row in &profile.context_paths {
+            let sum = &mut sums[row.path.index()];
+            *sum = (sum.0 + row.self_ns.value, sum.1 + row.misses);
+        }
+        for (path, (ns, misses)) in profile.paths.iter().zip(sums) {
+            assert_eq!(path.misses, misses);
+            assert!((path.self_ns.value - ns).abs() <= 1e-9 * ns, "{} {ns}", path.self_ns.value);
+        }
+        if metric == "cycles" {
+            let [dear, cheap] =
+                ["main dear fill", "main cheap fill"].map(|at| each_run(&profile, at, |row| row.self_ns.value));
+            assert!(0.0 < cheap && 2.0 * cheap < dear, "{cheap} {dear}");
+        } else {
+            let [dear, cheap] =
+                ["main dear walk", "main cheap walk"].map(|at| each_run(&profile, at, |row| row.misses as f64));
+            assert!(dear > 0.99 && cheap < 0.01, "{dear} {cheap}");
+        }
     }
 }
 

@@ -232,7 +232,14 @@ pub fn of_function(program: &Path, symbol: &str) -> Profile {
 pub fn with_paths_by_context() -> Profile {
     let mut profile = program();
     let paths = (0..).map(PathId).zip(&profile.paths);
-    profile.context_paths =
-        paths.map(|(path, row)| ContextPath { context: ContextId(1), path, count: row.count }).collect();
+    profile.context_paths = paths
+        .map(|(path, row)| ContextPath {
+            context: ContextId(1),
+            path,
+            count: row.count,
+            self_ns: row.self_ns,
+            misses: 7,
+        })
+        .collect();
     profile
 }

@@ -50,6 +50,14 @@ fn classes_of_paths() {
 }
 
 #[test]
+fn classes_of_paths_by_context() {
+    let arguments = ["paths", "--metric", "l1d", "--by-context", "--hot", "5%"];
+    let mut profile = with_paths_by_context();
+    profile.paths.iter_mut().for_each(|path| path.misses = 7);
+    check_of(&profile, "view-paths-by-context-metric.txt", &arguments);
+}
+
+#[test]
 fn shape_of_the_context_tree() {
     check_of(&with_paths_by_context(), "view-contexts-metric.txt", &["contexts", "--metric", "cycles"]);
 }

@@ -106,9 +106,13 @@ fn every_view_is_documented() {
     check_view("contexts", &[view(&["contexts"]), view(&["contexts", "--callers"])]);
     check_view("loops", &[view(&["loops"])]);
     check_view("branches", &[view(&["branches"])]);
-    check_view("path classes", &[view(&["paths", "--metric", "executions"])]);
     check_view("context tree", &[view(&["contexts", "--metric", "executions"])]);
     check_view("methods", &[view(&["methods"])]);
+    let classes = ["paths", "--metric", "executions"];
+    let together = view(&classes);
+    let with_contexts = workshop.save(&with_paths_by_context());
+    let apart = parse(&workshop, &[&classes[..], &["--by-context", "--json", &with_contexts]].concat());
+    check_view("path classes", &[together, apart]);
 }
 
 #[test]

@@ -49,9 +49,10 @@ pub(super) fn profile(modules: &[Counted], contexts: &CountedContexts) -> Profil
         }
     }
     profile.recursions = contexts.recursions.iter().map(|(&(from, to), &n)| recursion(from, to, n)).collect();
-    let by_context = contexts.paths.iter().filter(|&(_, &n)| n != 0).filter_map(|(&(context, path), &n)| {
-        let ContextNumber(context) = context;
-        Some(ContextPath { context: ContextId(context), path: *paths.get(&path)?, count: Estimate::exact(n) })
+    let by_context = contexts.paths.iter().filter(|(_, here)| here.n != 0).filter_map(|(&(context, path), here)| {
+        let (ContextNumber(context), path) = (context, *paths.get(&path)?);
+        let (count, self_ns) = (Estimate::exact(here.n), Estimate::measured(here.self_ns));
+        Some(ContextPath { context: ContextId(context), path, count, self_ns, misses: here.misses })
     });
     profile.context_paths = by_context.collect();
     profile.context_paths.sort_by_key(|row| (row.context, row.path));

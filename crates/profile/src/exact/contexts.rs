@@ -30,13 +30,21 @@ pub struct PathNumber {
     pub(super) number: u32,
 }
 
+/// How often a path ran in a context, and what it took there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CountedHere {
+    pub n: u64,
+    pub self_ns: f64,
+    pub misses: u64,
+}
+
 /// What was counted by context.
 #[derive(Debug, Default)]
 pub(super) struct CountedContexts {
     pub rows: Vec<CountedContext>,
     numbers: FxHashMap<(Option<ContextNumber>, CodePlace, Option<u64>), ContextNumber>,
     pub recursions: BTreeMap<(ContextNumber, ContextNumber), u64>,
-    pub paths: FxHashMap<(ContextNumber, PathNumber), u64>,
+    pub paths: FxHashMap<(ContextNumber, PathNumber), CountedHere>,
 }
 
 const NO_CONTEXT: Error = Error::BadCode("a count of a context that was not named");
@@ -106,14 +114,37 @@ impl ExactBuilder {
     /// # Errors
     /// If there is no such context, or no such path.
     pub fn context_path(&mut self, context: ContextNumber, path: PathNumber, n: u64) -> Result<(), Error> {
+        let here = self.counted_here(context, path)?;
+        here.n = here.n.saturating_add(n);
+        Ok(())
+    }
+
+    /// So much of the time on a path was spent in this context.
+    ///
+    /// # Errors
+    /// If there is no such context, or no such path.
+    pub fn context_path_time(&mut self, context: ContextNumber, path: PathNumber, ns: f64) -> Result<(), Error> {
+        self.counted_here(context, path)?.self_ns += ns;
+        Ok(())
+    }
+
+    /// So many of the misses on a path were in this context.
+    ///
+    /// # Errors
+    /// If there is no such context, or no such path.
+    pub fn context_path_misses(&mut self, context: ContextNumber, path: PathNumber, n: u64) -> Result<(), Error> {
+        let here = self.counted_here(context, path)?;
+        here.misses = here.misses.saturating_add(n);
+        Ok(())
+    }
+
+    fn counted_here(&mut self, context: ContextNumber, path: PathNumber) -> Result<&mut CountedHere, Error> {
         self.check_context(context)?;
         let paths = &self.counted(path.module)?.paths;
         if path.number as usize >= paths.len() {
             return Err(NO_PATH);
         }
-        let count = self.contexts.paths.entry((context, path)).or_default();
-        *count = count.saturating_add(n);
-        Ok(())
+        Ok(self.contexts.paths.entry((context, path)).or_default())
     }
 
     fn check_context(&self, number: ContextNumber) -> Result<(), Error> {

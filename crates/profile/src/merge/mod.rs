@@ -142,7 +142,11 @@ impl Merger {
             path: handles.paths[row.path.index()],
             ..row.clone()
         };
-        absorb(&mut self.merged.context_paths, context_paths, translate, |mine, theirs| mine.count += theirs.count);
+        absorb(&mut self.merged.context_paths, context_paths, translate, |mine, theirs| {
+            mine.count += theirs.count;
+            mine.self_ns += theirs.self_ns;
+            mine.misses = mine.misses.saturating_add(theirs.misses);
+        });
         let system_calls = handles.system_calls.iter().copied().zip(&other.system_calls);
         let translate = |row: &SystemCall| SystemCall {
             context: handles.contexts[row.context.index()],

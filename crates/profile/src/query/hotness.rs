@@ -2,13 +2,13 @@
 //!
 //! A path is *hot* if it has at least a given share of a metric of the whole program, else *cold*. A hot path is *dense* if it has more of the metric
 //! per instruction than the program has on average, and *sparse* if it has much of it only because it runs often. Functions likewise; theirs
-//! is what their paths have. Paths that did not run are left out.
+//! is what their paths have. Paths that did not run are left out. Where paths were counted by calling context, each path in each context can be judged by itself.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{BlockId, FunctionId, Path, PathId, Profile};
+use crate::model::{BlockId, ContextId, FunctionId, Path, PathId, Profile};
 use crate::query::sort_hottest_first;
 
 /// What paths and contexts are judged by.
@@ -27,11 +27,11 @@ pub enum Metric {
 }
 
 impl Metric {
-    fn of_path(self, profile: &Profile, path: &Path) -> f64 {
+    fn of(self, profile: &Profile, ran: &Ran<'_>) -> f64 {
         match self {
-            Metric::Time => path.self_ns.value,
-            Metric::Misses => path.misses as f64,
-            _ => self.per_execution(profile, path).unwrap_or(0.0) * path.count.value,
+            Metric::Time => ran.ns,
+            Metric::Misses => ran.misses as f64,
+            _ => self.per_execution(profile, ran.path).unwrap_or(0.0) * ran.count,
         }
     }
 
@@ -98,6 +98,8 @@ pub struct HotPath {
     pub path: PathId,
     /// Its function.
     pub function: FunctionId,
+    /// Where it is hot, if contexts are told apart.
+    pub context: Option<ContextId>,
     /// What it has of the metric.
     pub metric: f64,
     /// Its instructions, all its runs together.
@@ -106,40 +108,73 @@ pub struct HotPath {
     pub density: f64,
 }
 
+/// A path that ran, anywhere or in a context.
+struct Ran<'a> {
+    id: PathId,
+    path: &'a Path,
+    context: Option<ContextId>,
+    count: f64,
+    ns: f64,
+    misses: u64,
+}
+
 /// Sorts paths and functions into classes. `least` is the share of the metric that makes hot.
 #[must_use]
 pub fn hotness(profile: &Profile, metric: Metric, least: f64) -> Hotness {
-    let ran = (0..).map(PathId).zip(&profile.paths).filter(|(_, path)| path.count.value > 0.0);
-    let ran = ran.map(|(id, path)| {
-        let (instructions, metric) = (length(profile, path) * path.count.value, metric.of_path(profile, path));
-        let has = Class { n: 1, n_paths: 1, instructions, metric };
-        (id, path, has)
+    judged(profile, metric, least, &paths_that_ran(profile).collect::<Vec<_>>())
+}
+
+/// The same with a path in a context, instead of a path, as what is hot or cold. Functions are what they are without contexts.
+#[must_use]
+pub fn hotness_by_context(profile: &Profile, metric: Metric, least: f64) -> Hotness {
+    let ran = profile.context_paths.iter().filter_map(|row| {
+        let path = profile.paths.get(row.path.index()).filter(|_| row.count.value > 0.0)?;
+        let (count, ns) = (row.count.value, row.self_ns.value);
+        Some(Ran { id: row.path, path, context: Some(row.context), count, ns, misses: row.misses })
     });
-    let ran: Vec<(PathId, &Path, Class)> = ran.collect();
+    judged(profile, metric, least, &ran.collect::<Vec<_>>())
+}
+
+fn paths_that_ran(profile: &Profile) -> impl Iterator<Item = Ran<'_>> {
+    let ran = (0..).map(PathId).zip(&profile.paths).filter(|(_, path)| path.count.value > 0.0);
+    ran.map(|(id, path)| {
+        let (count, ns) = (path.count.value, path.self_ns.value);
+        Ran { id, path, context: None, count, ns, misses: path.misses }
+    })
+}
+
+fn judged(profile: &Profile, metric: Metric, least: f64, ran: &[Ran<'_>]) -> Hotness {
+    let class = |ran: &Ran<'_>| {
+        let (instructions, metric) = (length(profile, ran.path) * ran.count, metric.of(profile, ran));
+        Class { n: 1, n_paths: 1, instructions, metric }
+    };
     let mut all = Class::default();
     let mut functions: BTreeMap<FunctionId, Class> = BTreeMap::new();
-    for (_, path, has) in &ran {
-        all.add(has);
-        let function = functions.entry(path.function).or_default();
-        function.add(has);
+    for ran in paths_that_ran(profile) {
+        let has = class(&ran);
+        all.add(&has);
+        let function = functions.entry(ran.path.function).or_default();
+        function.add(&has);
         function.n = 1;
     }
     let judge = Judge { whole: all, least };
-    let hot = ran.iter().filter(|(_, _, has)| judge.is_hot(has)).map(|&(path, row, has)| HotPath {
-        path,
-        function: row.function,
+    let each: Vec<(&Ran<'_>, Class)> = ran.iter().map(|ran| (ran, class(ran))).collect();
+    let hot = each.iter().filter(|(_, has)| judge.is_hot(has)).map(|(ran, has)| HotPath {
+        path: ran.id,
+        function: ran.path.function,
+        context: ran.context,
         metric: has.metric,
         instructions: has.instructions,
-        density: judge.density(&has),
+        density: judge.density(has),
     });
     let mut hot_paths: Vec<HotPath> = hot.collect();
     sort_hottest_first(&mut hot_paths, |row| row.metric, |row| row.path.0);
     Hotness {
         metric: all.metric,
         instructions: all.instructions,
-        paths: judge.classes(ran.iter().map(|(_, _, has)| has)),
+        paths: judge.classes(each.iter().map(|(_, has)| has)),
         functions: judge.classes(functions.values()),
-        paths_through_hot_block: paths_through(&ran, profile, &hot_paths),
+        paths_through_hot_block: paths_through(profile, &hot_paths),
         hot_paths,
     }
 }
@@ -150,7 +185,7 @@ fn length(profile: &Profile, path: &Path) -> f64 {
     blocks.map(|block| f64::from(block.n_insns)).sum()
 }
 
-fn paths_through(ran: &[(PathId, &Path, Class)], profile: &Profile, hot: &[HotPath]) -> f64 {
+fn paths_through(profile: &Profile, hot: &[HotPath]) -> f64 {
     let distinct = |path: &Path| {
         let mut blocks: Vec<BlockId> = path.blocks.clone();
         blocks.sort_unstable();
@@ -159,7 +194,7 @@ fn paths_through(ran: &[(PathId, &Path, Class)], profile: &Profile, hot: &[HotPa
     };
     let hot_blocks = hot.iter().filter_map(|row| profile.paths.get(row.path.index())).flat_map(distinct);
     let mut n_paths: FxHashMap<BlockId, u64> = hot_blocks.map(|block| (block, 0)).collect();
-    for block in ran.iter().flat_map(|(_, path, _)| distinct(path)) {
+    for block in paths_that_ran(profile).flat_map(|ran| distinct(ran.path)) {
         n_paths.entry(block).and_modify(|n| *n += 1);
     }
     n_paths.values().sum::<u64>() as f64 / n_paths.len().max(1) as f64

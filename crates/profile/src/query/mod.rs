@@ -29,7 +29,7 @@ pub use contexts::{ContextNode, ContextOptions, context_tree, inclusive_ns, is_t
 pub use detail::{BlockDetail, FunctionDetail, function_detail};
 pub use edges::{EdgeRow, edges};
 pub use functions::{FunctionRow, functions};
-pub use hotness::{Class, Classes, HotPath, Hotness, Metric, hotness};
+pub use hotness::{Class, Classes, HotPath, Hotness, Metric, hotness, hotness_by_context};
 pub use kernel::{SystemCallSite, system_call_sites, threads};
 pub use loops::{LoopRow, loops};
 pub use methods::{MethodRow, methods};

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::estimate::Estimate;
-use crate::model::{ContextId, FunctionId, PathId, Profile};
+use crate::model::{ContextPath, FunctionId, PathId, Profile};
 use crate::query::{share, sort_hottest_first, totals};
 
 /// What makes a path hot.
@@ -71,16 +71,16 @@ pub fn paths(profile: &Profile, function: Option<FunctionId>, rank: PathRank) ->
 
 /// The contexts that each of these paths ran in, the one where it ran most often first.
 #[must_use]
-pub fn contexts_of_paths(profile: &Profile, paths: &[PathId]) -> Vec<Vec<(ContextId, Estimate)>> {
+pub fn contexts_of_paths<'a>(profile: &'a Profile, paths: &[PathId]) -> Vec<Vec<&'a ContextPath>> {
     let places: FxHashMap<PathId, usize> = paths.iter().copied().zip(0..).collect();
     let mut contexts = vec![Vec::new(); paths.len()];
     for row in &profile.context_paths {
         if let Some(&place) = places.get(&row.path) {
-            contexts[place].push((row.context, row.count));
+            contexts[place].push(row);
         }
     }
     for rows in &mut contexts {
-        sort_hottest_first(rows, |(_, count)| count.value, |(context, _)| context.0);
+        sort_hottest_first(rows, |row| row.count.value, |row| row.context.0);
     }
     contexts
 }

@@ -22,7 +22,7 @@ fn totals(profile: &Profile) -> [Estimate; 10] {
         profile.calls.iter().map(|row| row.count).sum(),
         profile.contexts.iter().map(|row| row.entries + row.self_ns + row.kernel_ns).sum(),
         profile.recursions.iter().map(|row| row.count).sum(),
-        profile.context_paths.iter().map(|row| row.count).sum(),
+        profile.context_paths.iter().map(|row| row.count + row.self_ns).sum(),
         profile.loops.iter().map(|row| row.entries + row.iterations + row.self_ns).sum(),
         profile.system_calls.iter().map(|row| row.kernel_ns).sum(),
     ]

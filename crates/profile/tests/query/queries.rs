@@ -1,7 +1,7 @@
 //! What queries say about a small program, computed by hand.
 
 use profile::model::{
-    BlockEnd, BlockId, Call, ContextId, ContextPath, Edge, EdgeId, EdgeKind, LoopId, PathId, ThreadId,
+    BlockEnd, BlockId, Call, Context, ContextId, ContextPath, Edge, EdgeId, EdgeKind, LoopId, PathId, ThreadId,
 };
 use profile::query::{self, CallSites, Class, Classes, ContextOptions, Metric, PathRank, TreeStatistics};
 use profile::{Estimate, Profile};
@@ -66,9 +66,30 @@ fn paths_are_hot_and_dense_by_their_share_of_a_metric() {
     assert_eq!(query::hotness(&Profile::default(), Metric::Time, 0.01).paths, Classes::default());
 }
 
+fn context_path(path: u32) -> ContextPath {
+    let (count, self_ns) = (Estimate::exact(3), Estimate::default());
+    ContextPath { context: ContextId(1), path: PathId(path), count, self_ns, misses: 0 }
+}
+
+#[test]
+fn a_path_is_hot_in_a_context() {
+    let mut profile = program();
+    // The same path in the context of its function, and in another one of it.
+    profile.contexts.push(Context { parent: None, ..profile.contexts[1].clone() });
+    let (dear, cheap) = (context_path(1), ContextPath { context: ContextId(3), ..context_path(1) });
+    profile.context_paths = vec![ContextPath { misses: 90, ..dear }, ContextPath { misses: 10, ..cheap }];
+    profile.paths[1].misses = 100;
+    let found = query::hotness_by_context(&profile, Metric::Misses, 0.5);
+    assert_eq!((found.metric, found.paths.all.n, found.paths.hot.n, found.paths.cold.metric), (100.0, 2, 1, 10.0));
+    assert_eq!((found.hot_paths[0].path, found.hot_paths[0].context), (PathId(1), Some(ContextId(1))));
+    let (apart, together) = (found, query::hotness(&profile, Metric::Misses, 0.5));
+    assert_eq!((together.hot_paths[0].metric, together.hot_paths[0].context), (100.0, None));
+    assert_eq!(apart.functions, together.functions);
+    assert_eq!(apart.paths_through_hot_block, together.paths_through_hot_block);
+}
+
 #[test]
 fn the_tree_has_a_shape() {
-    let context_path = |path| ContextPath { context: ContextId(1), path: PathId(path), count: Estimate::exact(3) };
     let profile = Profile { context_paths: vec![context_path(1)], ..program() };
     assert_eq!(profile.verify(), []);
     let found = query::tree_statistics(&profile, Metric::Executions, 0.5);
@@ -95,7 +116,7 @@ fn the_tree_has_a_shape() {
     assert_eq!(query::tree_statistics(&Profile::default(), Metric::Time, 0.5), TreeStatistics::default());
     assert_eq!(query::tree_statistics(&on_two, Metric::Instructions, 0.5).metric, 3.0 * (7.0 + 11.0));
     let contexts = query::contexts_of_paths(&on_two, &[PathId(3), PathId(0)]);
-    assert_eq!(contexts, [vec![(ContextId(1), Estimate::exact(3))], vec![]]);
+    assert_eq!(contexts, [vec![&context_path(3)], vec![]]);
 }
 
 #[test]

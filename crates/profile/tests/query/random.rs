@@ -200,7 +200,14 @@ fn add_contexts(profile: &mut Profile, random: &mut Random, size: Size) {
             let own = (0..).map(PathId).zip(&profile.paths).find(|(_, path)| path.function == function);
             if let Some((path, _)) = own {
                 let context = ContextId(n_contexts);
-                profile.context_paths.push(ContextPath { context, path, count: random.estimate() });
+                let (count, self_ns) = (random.estimate(), random.estimate());
+                profile.context_paths.push(ContextPath {
+                    context,
+                    path,
+                    count,
+                    self_ns,
+                    misses: u64::from(random.below(100)),
+                });
             }
             profile.contexts.push(Context {
                 parent,

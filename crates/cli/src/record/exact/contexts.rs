@@ -23,8 +23,8 @@ pub struct Tree {
     nodes: Vec<Node>,
     children: FxHashMap<(Option<u32>, Callee), u32>,
     recursions: FxHashMap<(u32, u32), u64>,
-    /// By node and number of the path.
-    paths: FxHashMap<(u32, u32), u64>,
+    /// By node and number of the path: how often, and how much of the metric.
+    paths: FxHashMap<(u32, u32), (u64, u64)>,
     /// Calls whose caller is not known because a table was full.
     pub n_lost: u64,
 }
@@ -87,7 +87,8 @@ impl Tree {
     /// Adds a path that ran so often, with so much of the metric, in the context at a place of an area that was added.
     pub fn add_path(&mut self, area: &AreaContexts, place: u32, path: u32, (count, metric): (u64, u64)) {
         if let Some(&node) = area.nodes.get(&place) {
-            *self.paths.entry((node, path)).or_default() += count;
+            let sum = self.paths.entry((node, path)).or_default();
+            *sum = (sum.0.saturating_add(count), sum.1.saturating_add(metric));
             let node = &mut self.nodes[node as usize];
             node.metric = node.metric.saturating_add(metric);
         }
@@ -161,11 +162,15 @@ impl Tree {
             }
             numbers.push(number);
         }
-        for (&(node, path), &count) in &self.paths {
+        for (&(node, path), &(count, metric)) in &self.paths {
             let place = functions.get(&self.nodes[node as usize].callee);
             let path = place.and_then(|&place| paths.get(&(place, u64::from(path))));
             if let Some((context, &path)) = numbers[node as usize].zip(path) {
                 builder.context_path(context, path, count)?;
+                match unit {
+                    Unit::Cycles { ns } => builder.context_path_time(context, path, metric as f64 * ns)?,
+                    Unit::Misses => builder.context_path_misses(context, path, metric)?,
+                }
             }
         }
         let mut recursions: Vec<(&(u32, u32), &u64)> = self.recursions.iter().collect();
