@@ -252,7 +252,7 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         profile.values = profile::of_whole_run(&profile, seen);
     }
     let perturbed = alone.map(|alone| {
-        let metric_ns = profile.contexts.iter().map(|row| row.self_ns.value).sum();
+        let metric_ns = profile.functions.iter().map(|row| row.self_ns.value).sum();
         (alone, Taken { used, elapsed: ending.elapsed, metric_ns })
     });
     for (name, value) in perturbed.iter().flat_map(|(without, with)| perturbation::facts(without, with)) {

@@ -114,13 +114,16 @@ fn perturbation_compares_with_a_run_alone() {
     }
     let executable = program();
     let alone = run_native(&executable);
-    let recorded = finish("with a run alone", start_recorded(&executable, &["--metric=cycles", "--perturbation"]));
-    assert_eq!((recorded.ended, &recorded.stdout), (alone.ended, &alone.stdout), "{}", recorded.stderr);
-    let facts = store::facts(&executable.beside("profile")).expect("facts");
-    for name in ["user_s", "system_s", "elapsed_s", "memory_mib", "waits", "preemptions", "cycles_s"] {
-        assert!(facts.contains_key(&format!("perturbation_{name}")), "{name}: {facts:?}");
+    for exact in ["--exact=contexts", "--exact=paths"] {
+        let options = [exact, "--metric=cycles", "--perturbation"];
+        let recorded = finish("with a run alone", start_recorded(&executable, &options));
+        assert_eq!((recorded.ended, &recorded.stdout), (alone.ended, &alone.stdout), "{}", recorded.stderr);
+        let facts = store::facts(&executable.beside("profile")).expect("facts");
+        for name in ["user_s", "system_s", "elapsed_s", "memory_mib", "waits", "preemptions", "cycles_s"] {
+            assert!(facts.contains_key(&format!("perturbation_{name}")), "{exact}, {name}: {facts:?}");
+        }
+        assert!(recorded.stderr.contains("PERTURBATION"), "{}", recorded.stderr);
     }
-    assert!(recorded.stderr.contains("PERTURBATION"), "{}", recorded.stderr);
 }
 
 /// Time is that of the path itself: not of the other path of the function, and not of the caller's.
