@@ -25,11 +25,15 @@ impl Facts {
         Ok(Facts { program: workload.name.to_owned(), facts: store::facts(&profile)? })
     }
 
+    /// A fact.
+    pub fn text(&self, name: &str) -> anyhow::Result<&str> {
+        self.facts.get(name).map(String::as_str).with_context(|| format!("{}: no fact {name}", self.program))
+    }
+
     /// A fact that is a number.
     pub fn number(&self, name: &str) -> anyhow::Result<f64> {
-        let Facts { program, facts } = self;
-        let text = facts.get(name).with_context(|| format!("{program}: no fact {name}"))?;
-        text.parse().with_context(|| format!("{program}: {name} is {text}"))
+        let text = self.text(name)?;
+        text.parse().with_context(|| format!("{}: {name} is {text}", self.program))
     }
 
     /// CPU time of the program.

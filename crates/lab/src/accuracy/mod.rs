@@ -20,12 +20,12 @@ use profile::model::{BlockEnd, BlockId, Call};
 use profile::query::scale_factor;
 use profile::{Estimate, Profile};
 
-use self::truth::What;
 use crate::claims::machine;
 use crate::corpus::{Data, Size, Workload};
 use crate::table::Table;
 pub use observation::{Figures, Intervals, Observation, mean};
 pub use settings::{Policy, Setting, cross};
+pub use truth::What;
 
 /// Estimates that rest on fewer bursts are no test of error bars.
 const MIN_BURSTS: f64 = 10.0;
@@ -57,7 +57,17 @@ impl Bench {
 
     /// The exact profile of a program.
     pub fn truth(&self, workload: &Workload) -> anyhow::Result<Profile> {
-        truth::exact_profile(self, workload, What::Paths)
+        self.counted(workload, What::Paths)
+    }
+
+    /// An exact profile of a program.
+    pub fn counted(&self, workload: &Workload, what: What) -> anyhow::Result<Profile> {
+        Ok(store::open(&self.counted_file(workload, what)?)?)
+    }
+
+    /// The file of it.
+    pub fn counted_file(&self, workload: &Workload, what: What) -> anyhow::Result<PathBuf> {
+        truth::exact_profile(self, workload, what)
     }
 
     /// Records a program and judges the result.
@@ -80,7 +90,7 @@ impl Bench {
         let facts: Vec<_> = runs.iter().map(|run| run.facts.clone()).collect();
         let mut merged = runs.swap_remove(0);
         runs.iter().for_each(|run| profile::merge(&mut merged, run));
-        let contexts = truth::exact_profile(self, workload, What::Contexts)?;
+        let contexts = self.counted(workload, What::Contexts)?;
         let context_overlap = |sampled: &Profile| compare(&contexts, sampled).context_overlap;
         let contexts = [&merged, &raw(&merged)].map(context_overlap);
         leave_out_uncounted_calls(&mut merged, truth);

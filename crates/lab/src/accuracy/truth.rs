@@ -5,40 +5,63 @@
 //! A strobe that counts differently must be told to count again, by removing the folder.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use image::Image;
-use profile::Profile;
 
 use super::Bench;
 use crate::corpus::Workload;
 
 /// What exact recordings count.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub enum What {
+    /// Paths.
     Paths,
+    /// Calling contexts.
     Contexts,
+    /// Paths, with misses of a data cache on each: 16 KB, direct-mapped, lines of 32 bytes.
+    PathMisses,
+    /// The same by calling context.
+    ContextPathMisses,
 }
 
-pub(super) fn exact_profile(bench: &Bench, workload: &Workload, what: What) -> anyhow::Result<Profile> {
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            What::Paths => "paths",
+            What::Contexts => "contexts",
+            What::PathMisses => "path-misses",
+            What::ContextPathMisses => "context-path-misses",
+        }
+    }
+
+    fn options(self) -> &'static str {
+        match self {
+            What::Paths => "--exact=paths",
+            What::Contexts => "--exact=contexts",
+            What::PathMisses => "--exact=paths --metric=l1d:16k:1:32",
+            What::ContextPathMisses => "--exact=context-paths --metric=l1d:16k:1:32",
+        }
+    }
+}
+
+/// The file of an exact profile, which is made if it is not there.
+pub(super) fn exact_profile(bench: &Bench, workload: &Workload, what: What) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(&bench.truths).with_context(|| format!("cannot make {}", bench.truths.display()))?;
     let folder = bench.truths.canonicalize()?;
     let key = [workload.name, &bench.size.to_string(), &build_id(workload)?, &bench.data.stamp(workload)?].join("-");
-    let what = match what {
-        What::Paths => "paths",
-        What::Contexts => "contexts",
-    };
-    let key = format!("{key}-{what}-{}", store::SCHEMA_VERSION);
+    let key = format!("{key}-{}-{}", what.name(), store::SCHEMA_VERSION);
     let kept = folder.join(format!("{key}.strobe"));
     if !kept.exists() {
-        eprintln!("{}: counting {what}", workload.name);
+        eprintln!("{}: counting {}", workload.name, what.name());
         let fresh = folder.join(format!("{key}.new"));
-        let prefix = format!("'{}' record -q --exact={what} -o '{}' --", bench.strobe.display(), fresh.display());
+        let prefix = format!("'{}' record -q {} -o '{}' --", bench.strobe.display(), what.options(), fresh.display());
         let status = bench.data.quiet_command(workload, &prefix)?.status().context("cannot start a shell")?;
         ensure!(status.code().is_some(), "{} under exact counting: {status}", workload.name);
         fs::rename(&fresh, &kept)?;
     }
-    Ok(store::open(&kept)?)
+    Ok(kept)
 }
 
 /// The first digits of the program's build-id.

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::accuracy::{Bench, Observation, Setting};
 use crate::claims::write_whole;
@@ -55,6 +57,15 @@ impl Set {
                 "Quick set: inputs of 1 to 4 s of CPU time. Accuracy is promised for 10 s or more, which is the full set."
             }
             Set::Full => "Full set: inputs of 10 s of CPU time or more.",
+        }
+    }
+
+    /// Size of inputs of exact recordings, some of which take ten times as long as the program itself, and of valgrind.
+    #[must_use]
+    pub fn exact_size(self) -> Size {
+        match self {
+            Set::Smoke | Set::Quick => Size::Short,
+            Set::Full => Size::Full,
         }
     }
 
@@ -107,20 +118,21 @@ impl Workbench {
     fn observation(&self, workload: &Workload, setting: &Setting) -> anyhow::Result<Observation> {
         let is_plain = |c: char| c.is_ascii_alphanumeric();
         let setting_name: String = setting.name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
-        let path = self.state(&format!("observations/{setting_name}/{}.json", workload.name))?;
-        if let Some(kept) = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
-            return Ok(kept);
-        }
-        eprintln!("  {}, {}", workload.name, setting.name);
-        let bench = self.bench(&[*workload])?;
-        let observation = bench.observe(workload, setting, &bench.truth(workload)?)?;
-        write_whole(&path, &serde_json::to_vec_pretty(&observation)?)?;
-        Ok(observation)
+        self.kept(&format!("observations/{setting_name}/{}.json", workload.name), || {
+            eprintln!("  {}, {}", workload.name, setting.name);
+            let bench = self.bench(&[*workload])?;
+            bench.observe(workload, setting, &bench.truth(workload)?)
+        })
     }
 
     /// Recordings of programs.
     pub fn bench(&self, programs: &[Workload]) -> anyhow::Result<Bench> {
         Bench::open(&self.dir, self.set.size(), programs, 1)
+    }
+
+    /// The same for exact recordings.
+    pub fn exact_bench(&self, programs: &[Workload]) -> anyhow::Result<Bench> {
+        Bench::open(&self.dir, self.set.exact_size(), programs, 1)
     }
 
     /// What other profilers cost: from the files of an earlier run, or measured.
@@ -129,27 +141,32 @@ impl Workbench {
         let mut all = Costs::default();
         for workload in self.few_programs()? {
             let measure = || peers::measure(&strobe, &self.dir, &[workload], 1);
-            all.join(self.peers_on(workload.name, measure)?);
+            all.join(self.kept(&format!("peers/{}.json", workload.name), measure)?);
         }
         if self.set != Set::Smoke {
             const N_ROUNDS: usize = 5;
             pgo::check()?;
             for subject in pgo::subject::select(&["lua", "sqlite"].map(str::to_owned))? {
                 let measure = || peers::rebuilt::measure(&self.source_dir, &subject, N_ROUNDS);
-                all.join(self.peers_on(&format!("{}-built", subject.name), measure)?);
+                all.join(self.kept(&format!("peers/{}-built.json", subject.name), measure)?);
             }
         }
         Ok(all)
     }
 
-    fn peers_on(&self, name: &str, measure: impl FnOnce() -> anyhow::Result<Costs>) -> anyhow::Result<Costs> {
-        let path = self.state(&format!("peers/{name}.json"))?;
+    /// What an earlier run has measured and put into this file, or what is measured now.
+    pub fn kept<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        measure: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let path = self.state(name)?;
         if let Some(kept) = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
             return Ok(kept);
         }
-        let costs = measure()?;
-        write_whole(&path, &serde_json::to_vec_pretty(&costs)?)?;
-        Ok(costs)
+        let measured = measure()?;
+        write_whole(&path, &serde_json::to_vec_pretty(&measured)?)?;
+        Ok(measured)
     }
 
     /// What was measured of one set says nothing about another.
