@@ -104,7 +104,8 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let strobe = transparency::strobe_program()?;
             let measure = |workload| pep::measure(&strobe, &data, workload, rounds.get());
             let costs: Vec<pep::Costs> = programs.iter().map(measure).collect::<anyhow::Result<_>>()?;
-            show(format!("{}\n{}\n{}", pep::times(&costs), pep::parts(&costs), pep::numberings(&costs))).map(|()| true)
+            let tables = [pep::times(&costs), pep::parts(&costs), pep::numberings(&costs), pep::placements(&costs)];
+            show(tables.map(|table| table.to_string()).join("\n")).map(|()| true)
         }
         Job::Bench(BenchJob::Values { selection, rounds }) => {
             let (data, programs) = selection.prepare()?;

@@ -4,7 +4,10 @@
 //! path (`--exact`). CPU times of whole runs are compared, each kind in turn, several times, and of each the fastest counts.
 //!
 //! Where additions are is a matter of how paths are numbered: by a guess from the shape of the code, by an exact profile of the same run, or by the contrary
-//! of that, which puts them on the hottest edges there are. The number of additions per path follows from counts of paths and needs no clock.
+//! of that, which puts them on the hottest edges there are. The number of additions per path follows from counts of paths and needs no clock; so does that of
+//! other ways to number and to place, which copies do not have ([`additions`]).
+
+pub mod additions;
 
 use std::path::Path;
 
@@ -56,6 +59,8 @@ pub struct Costs {
     pub kinds: [f64; KINDS.len()],
     /// Additions to the path register per path that ended, by numbering: guessed, guided, flipped.
     pub additions: [f64; NUMBERINGS.len()],
+    /// The same by other numberings and placements ([`additions::names`]).
+    pub other_additions: [f64; additions::N_ARMS],
     /// Hot paths found by samples, by flow (Wall): with full striding, and simplified.
     pub wall: [f64; POLICIES.len()],
     /// CPU seconds of strobe, which has to translate everything, if copies count nothing, and if they keep a register.
@@ -83,6 +88,7 @@ pub fn measure(strobe: &Path, data: &Data, workload: &Workload, n_rounds: usize)
         *per_path = additions_per_path(&record("--exact", numbering)?)?;
     }
     let truth = store::open(&guide)?;
+    let other_additions = additions::per_path(&truth)?;
     let mut wall = [0.0; POLICIES.len()];
     for (wall, options) in wall.iter_mut().zip(POLICIES) {
         record(options, Numbering::Guessed)?;
@@ -100,7 +106,7 @@ pub fn measure(strobe: &Path, data: &Data, workload: &Workload, n_rounds: usize)
             *seconds = seconds.min(record(options, numbering)?.program_seconds()?);
         }
     }
-    Ok(Costs { program: workload.name.to_owned(), native, kinds, additions, wall, translation })
+    Ok(Costs { program: workload.name.to_owned(), native, kinds, additions, other_additions, wall, translation })
 }
 
 fn guide_option(numbering: Numbering, guide: &Path) -> String {
@@ -184,6 +190,25 @@ pub fn numberings(all: &[Costs]) -> Table {
     table
 }
 
+/// Additions per path by classic and smart numbering, with and without a spanning tree.
+#[must_use]
+pub fn placements(all: &[Costs]) -> Table {
+    let mut table = Table::new(&[&["program"][..], &additions::names()].concat());
+    for costs in all {
+        let cells = costs.other_additions.map(|number| format!("{number:.3}"));
+        table.row([costs.program.clone()].into_iter().chain(cells));
+    }
+    let means = mean_other_additions(all).map(|number| format!("{number:.3}"));
+    table.row(["mean".to_owned()].into_iter().chain(means));
+    table
+}
+
+/// Means of additions per path by the columns of [`placements`].
+#[must_use]
+pub fn mean_other_additions(all: &[Costs]) -> [f64; additions::N_ARMS] {
+    std::array::from_fn(|arm| mean(&all.iter().map(|costs| costs.other_additions[arm]).collect::<Vec<_>>()))
+}
+
 /// Means over programs of what parts add to copies that count nothing, in percent: register, samples, every path.
 #[must_use]
 pub fn mean_parts(all: &[Costs]) -> [f64; 3] {
@@ -217,6 +242,7 @@ mod tests {
             native: 1.0,
             kinds: [2.0, 2.2, 2.4, 3.0, 2.1, 2.6, 2.9],
             additions: [0.5, 0.25, 2.0],
+            other_additions: [3.0, 2.0, 1.0, 1.0, 0.5, 0.25],
             wall: [0.95, 0.9],
             translation: [0.1, 0.2],
         };
