@@ -8,7 +8,7 @@ use profile::model::{ContextId, ContextPath};
 use crate::build::Program;
 use crate::exact::counted_with;
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, start_recorded};
+use crate::recorder::{finish, is_replaced, run_native, start_recorded};
 
 /// Calls of `contexts.cpp`, by the functions of the program that are active.
 const CALLS: [(&str, f64); 22] = [
@@ -156,6 +156,37 @@ fn a_path_has_a_metric_in_each_context() {
                 ["main dear walk", "main cheap walk"].map(|at| each_run(&profile, at, |row| row.misses as f64));
             assert!(dear > 0.99 && cheap < 0.01, "{dear} {cheap}");
         }
+    }
+}
+
+/// `run` of `wide.c` has too many jumps through tables for its paths to be counted. Its calls are, and what it calls.
+#[test]
+fn functions_without_paths_have_contexts() {
+    const N_RUNS: f64 = 40.0;
+    if is_replaced() {
+        return;
+    }
+    let flags = ["-O2", "-fno-gcse", "-fno-crossjumping", "-fno-ipa-ra"];
+    let executable = Program::new("wide.c").flags(&flags).build();
+    let alone = run_native(&executable);
+    for options in [["--exact=context-paths"].as_slice(), &["--exact=context-paths", "--metric=cycles"]] {
+        let recorded = finish("too many rows", start_recorded(&executable, options));
+        assert_eq!((recorded.ended, &recorded.stdout), (alone.ended, &alone.stdout), "{}", recorded.stderr);
+        let profile = store::open(&executable.beside("profile")).expect("a profile");
+        assert!(profile.verify().is_empty(), "{:?}", profile.verify());
+        assert_eq!(profile.facts["calls_without_paths"], N_RUNS.to_string(), "{:?}", profile.facts);
+        assert!(recorded.stderr.contains("the paths of 40 calls"), "{}", recorded.stderr);
+        let called = |context: &str| -> f64 {
+            let rows = profile.contexts.iter().zip((0..).map(ContextId));
+            rows.filter(|&(_, id)| own_path(&profile, id) == context).map(|(row, _)| row.entries.value).sum()
+        };
+        // A third of the code calls, if all others do not.
+        assert_eq!(called("main run"), N_RUNS);
+        assert!(called("main run callee") >= N_RUNS * 333.0, "{}", called("main run callee"));
+        let entries = |name: &str| -> f64 {
+            profile.functions.iter().filter(|row| row.name == name).map(|row| row.entries.value).sum()
+        };
+        assert_eq!((entries("run"), entries("callee")), (N_RUNS, called("main run callee")));
     }
 }
 

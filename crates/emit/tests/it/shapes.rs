@@ -111,3 +111,40 @@ fn a_function_with_very_many_blocks_looks_at_the_limit_everywhere() {
     let statistics = copy.statistics();
     assert!(statistics.leaving_for(EndReason::BufferFull) >= n_blocks as u64, "{statistics:?}");
 }
+
+/// An interpreter of which every handler jumps through the same table: more pairs of jumps and targets than rows have room for. Its paths are not counted, its
+/// contexts are.
+#[test]
+fn a_function_with_too_many_rows_keeps_its_contexts() {
+    const N_HANDLERS: usize = 256;
+    let next = "movzbl (%rdi), %ecx\ninc %rdi\njmp *table(,%rcx,8)\n";
+    let own = |at: usize| match at {
+        7 => "call callee\n".to_owned(),
+        // One jump more than there are handlers.
+        9 => format!("test %eax, %eax\njz 1f\n{next}1:\n"),
+        _ => String::new(),
+    };
+    let handler = |at: usize| format!("handler{at}: add ${at}, %eax\n{}{next}", own(at));
+    let handlers: String = (1..N_HANDLERS).map(handler).collect();
+    let table: String = (0..N_HANDLERS).map(|at| format!(".quad handler{at}\n")).collect();
+    let file = assemble(&format!(
+        ".globl _start\n.type _start, @function\n_start: {next}{handlers}handler0: ret\n.size _start, . - _start\n\
+         .type callee, @function\ncallee: ret\n.size callee, . - callee\n.section .rodata\ntable: {table}"
+    ));
+    let image = parse(&file);
+    for (counting, kind) in [
+        (Counting::Paths, Some(CellKind::Block)),
+        (Counting::SampledPaths, None),
+        (Counting::CONTEXT_PATHS, Some(CellKind::Context)),
+        (Counting::CONTEXT_PATH_CYCLES, Some(CellKind::Context)),
+        (Counting::CONTEXT_PATHS.by_call_site(), Some(CellKind::CallSite)),
+    ] {
+        let copy = check(&image, "too many rows", Probe::Exact(counting));
+        let entry = (image.entry().expect("an entry").0 - copy.base().0) as u32;
+        let cells = || copy.cells().iter().filter(|cell| (entry..entry + 0x2000).contains(&cell.at));
+        let n_of = |kind: CellKind| cells().filter(|cell| cell.kind == kind).count();
+        let n_counted = cells().filter(|cell| cell.kind == CellKind::LostPaths && cell.at == entry).count();
+        assert_eq!(n_counted, 0, "{counting:?}");
+        assert!(kind.is_none_or(|kind| n_of(kind) > 0), "{counting:?}: {:?}", copy.cells());
+    }
+}

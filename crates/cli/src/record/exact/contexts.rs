@@ -9,7 +9,7 @@ use anyhow::Result;
 use emit::CellKind;
 use profile::exact::{CodePlace, ContextNumber, ExactBuilder, PathNumber};
 use profile::model::ModuleId;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wire::exact::{ContextEntry, LOST_CONTEXT, ROOT_CONTEXT};
 
 use super::Unit;
@@ -94,6 +94,17 @@ impl Tree {
         }
     }
 
+    /// How often functions that have no paths were called.
+    pub fn n_calls_without_paths(&self, places: &Places) -> u64 {
+        let is_without = |node: u32| {
+            let callee = self.nodes.get(node as usize).and_then(|node| places.functions.get(&node.callee));
+            callee.is_some_and(|place| places.without_paths.contains(place))
+        };
+        let entered = (0..).zip(&self.nodes).map(|(node, row)| (node, row.n_calls));
+        let again = self.recursions.iter().map(|(&(_, to), &n)| (to, n));
+        entered.chain(again).filter(|&(node, _)| is_without(node)).map(|(_, n)| n).fold(0, u64::saturating_add)
+    }
+
     /// The node of the context at a place; contexts around it come first.
     fn node(&mut self, area: &mut AreaContexts, place: u32, callee_of: &dyn Fn(u32) -> Option<Callee>) -> Option<u32> {
         let mut ways: Vec<(u32, Callee)> = Vec::new();
@@ -125,7 +136,7 @@ impl Tree {
         parent
     }
 
-    /// Puts the tree into a profile, with the entries of functions if `counts_entries`. Cycles become times. `paths` are those of the functions, by
+    /// Puts the tree into a profile, with the entries of functions that have no paths. Cycles become times. `paths` are those of the functions, by
     /// their numbers.
     ///
     /// # Errors
@@ -135,7 +146,6 @@ impl Tree {
         builder: &mut ExactBuilder,
         places: &Places,
         paths: &FxHashMap<(CodePlace, u64), PathNumber>,
-        counts_entries: bool,
         unit: Unit,
     ) -> Result<()> {
         let functions = &places.functions;
@@ -144,7 +154,7 @@ impl Tree {
             let parent = node.parent.and_then(|parent| numbers.get(parent as usize).copied().flatten());
             let number = match functions.get(&node.callee) {
                 Some(&place) => {
-                    if counts_entries {
+                    if places.without_paths.contains(&place) {
                         builder.entries(place.module, place.index, node.n_calls)?;
                     }
                     let around = node.parent.and_then(|parent| self.nodes.get(parent as usize));
@@ -180,7 +190,8 @@ impl Tree {
             if let Some((from, to)) = of(from).zip(of(to)) {
                 builder.recursion(from, to, count)?;
             }
-            if let Some(&place) = functions.get(&self.nodes[to as usize].callee).filter(|_| counts_entries) {
+            let callee = functions.get(&self.nodes[to as usize].callee);
+            if let Some(&place) = callee.filter(|place| places.without_paths.contains(place)) {
                 builder.entries(place.module, place.index, count)?;
             }
         }
@@ -196,6 +207,15 @@ pub struct Places {
     pub entered: FxHashMap<Callee, CodePlace>,
     /// Addresses of calls.
     pub call_sites: FxHashMap<Callee, u64>,
+    /// Functions of which only calls are counted, because their paths have no numbers.
+    pub without_paths: FxHashSet<CodePlace>,
+}
+
+/// Entries of functions that have contexts and no paths.
+pub fn without_paths(cells: &[emit::Cell]) -> impl Iterator<Item = u32> + '_ {
+    let of_kind = |kind: CellKind| cells.iter().filter(move |cell| cell.kind == kind).map(|cell| cell.at);
+    let with_paths: FxHashSet<u32> = of_kind(CellKind::LostPaths).collect();
+    of_kind(CellKind::Context).filter(move |at| !with_paths.contains(at))
 }
 
 /// Calls of a module by their numbers.

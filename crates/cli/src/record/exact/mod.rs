@@ -182,6 +182,8 @@ pub struct Outcome {
     pub profile: Profile,
     pub gaps: BTreeMap<String, Gaps>,
     pub effort: Effort,
+    /// Calls of functions whose paths were not counted, though paths were to be.
+    pub n_calls_without_paths: u64,
     /// Modules whose counters could not be understood, with the reason.
     pub problems: Vec<String>,
     /// What accessed memory, if a data cache was simulated and blocks were counted.
@@ -211,6 +213,7 @@ impl Totals {
             profile: Profile::default(),
             gaps: BTreeMap::new(),
             effort: Effort::default(),
+            n_calls_without_paths: 0,
             problems: Vec::new(),
             accesses: Accesses::default(),
         };
@@ -227,6 +230,7 @@ impl Totals {
                 match numbered {
                     Numbered::Key(key) => drop(places.functions.insert((id, key), place)),
                     Numbered::Entry(at) => drop(places.entered.insert((id, at), place)),
+                    Numbered::WithoutPaths => drop(places.without_paths.insert(place)),
                 };
             };
             match add_module(&mut builder, &name, counted, counting, &mut number) {
@@ -243,8 +247,10 @@ impl Totals {
                 Err(error) => outcome.problems.push(format!("{name}: {error:#}")),
             }
         }
-        let counts_entries = !counting.has_paths();
-        if let Err(error) = self.contexts.fill(&mut builder, &places, &paths, counts_entries, metric) {
+        if counting.has_paths() {
+            outcome.n_calls_without_paths = self.contexts.n_calls_without_paths(&places);
+        }
+        if let Err(error) = self.contexts.fill(&mut builder, &places, &paths, metric) {
             outcome.problems.push(format!("calling contexts: {error:#}"));
         }
         let is_sampled = exact.what == props::Exact::SampledPaths;
@@ -316,6 +322,8 @@ enum Numbered {
     Key(u32),
     /// By its entry, less the image base.
     Entry(u32),
+    /// Not at all: only its calls are counted, by context.
+    WithoutPaths,
 }
 
 fn add_module(
@@ -340,6 +348,11 @@ fn add_module(
     for cell in cells.iter().filter(|cell| cell.kind == emit::CellKind::PathMisses) {
         if let Some(function) = counts::function_entered_at(module.flow, module.base.offset(u64::from(cell.at))) {
             number(Numbered::Entry(cell.at), CodePlace { module: id, index: function.0 });
+        }
+    }
+    for at in contexts::without_paths(cells) {
+        if let Some(function) = counts::function_entered_at(module.flow, module.base.offset(u64::from(at))) {
+            number(Numbered::WithoutPaths, CodePlace { module: id, index: function.0 });
         }
     }
     // Whether a sample would have been taken of a path that did not end is not known.

@@ -122,6 +122,7 @@ pub fn facts(
         ("paths_ended", outcome.effort.n_paths.to_string()),
         ("path_additions", outcome.effort.n_additions.to_string()),
         ("lost_contexts", totals.contexts.n_lost.to_string()),
+        ("calls_without_paths", outcome.n_calls_without_paths.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
         ("modules_translated", modules.n_translated.to_string()),
@@ -206,6 +207,10 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
     );
     if totals.lost_paths > 0 {
         line("lost", format!("{} path ends: the table of paths was full", thousands(totals.lost_paths)));
+    }
+    if outcome.n_calls_without_paths > 0 {
+        let n_calls = thousands(outcome.n_calls_without_paths);
+        line("lost", format!("the paths of {n_calls} calls of functions with too many jumps through tables"));
     }
     if totals.contexts.n_lost > 0 {
         let n_lost = thousands(totals.contexts.n_lost);
