@@ -279,7 +279,7 @@ fn numbering(bench: &Workbench) -> anyhow::Result<Finding> {
         "Guided: by an exact profile of the same run. Guessed: from loops, which is what strobe does without a guide. On hot edges: by the guide with hot and cold \
          exchanged. Additions are counted, not timed. The second table has the additions of numberings that copies do not have, on the same paths: *classic* gives values \
          to edges in the order of the code, *smart* to the hottest first; *direct* is where PEP puts them, the *tree* is that of Ball and Larus, and what strobe \
-         does is smart with a tree."
+         does is smart with a tree. Edges without additions are those of the tree, whatever the order of values, so that classic numbering with a tree was not timed."
             .to_owned(),
     );
     finding.tables.push(("Additions and time".to_owned(), pep::numberings(&costs)));

@@ -49,12 +49,12 @@ pub fn exact_overhead(bench: &Workbench) -> anyhow::Result<Finding> {
         .map(|(low, high)| format!("{low:.2}-{high:.2}x"))
         .collect();
     let mut finding = Finding::new(ours, intervals.join(", "), Verdict::of(least >= MIN_FACTOR));
-    finding.notes.push(
-        "CPU time of the program, recorded and alone in turn, fastest of two, short inputs; geometric mean. The metric is cycles; context+flow counts paths by \
+    finding.notes.push(format!(
+        "CPU time of the program, recorded and alone in turn, fastest of two, inputs of size *{}*; geometric mean. The metric is cycles; context+flow counts paths by \
          context, without a metric, as in the paper. What strobe itself takes, to translate and to read counters, is beside. Peers were measured on fewer programs, native \
-         runs in turn; their table is that of claim N1."
-            .to_owned(),
-    );
+         runs in turn; their table is that of claim N1.",
+        bench.set.exact_size()
+    ));
     let labels: Vec<String> = speeds.iter().map(|row| row.program.clone()).collect();
     let series: Vec<(&str, Vec<f64>)> = KINDS.iter().map(|&(name, _)| name).zip(ratios).collect();
     finding.plots.push(chart::bars("CPU time of exact profiling / native", &labels, &series, 0.0, None));
