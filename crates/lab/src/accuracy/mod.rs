@@ -65,6 +65,12 @@ impl Bench {
         Ok(store::open(&self.counted_file(workload, what)?)?)
     }
 
+    /// The same, if the program's own code was counted: copies of a large program that simulate a cache may find no room.
+    pub fn counted_program(&self, workload: &Workload, what: What) -> anyhow::Result<Option<Profile>> {
+        let program = self.data.runnable(workload)?;
+        Ok(Some(self.counted(workload, what)?).filter(|profile| has_run_in(profile, &program.to_string_lossy())))
+    }
+
     /// The file of it.
     pub fn counted_file(&self, workload: &Workload, what: What) -> anyhow::Result<PathBuf> {
         truth::exact_profile(self, workload, what)
@@ -144,6 +150,14 @@ impl Bench {
         }
         Ok(store::open(&path)?)
     }
+}
+
+/// Whether blocks of a module were counted.
+fn has_run_in(profile: &Profile, module: &str) -> bool {
+    profile.blocks.iter().filter(|block| block.count.value > 0.0).any(|block| {
+        let function = &profile.functions[block.function.index()];
+        profile.modules[function.module.index()].path == module
+    })
 }
 
 /// Exact recordings may know no targets of computed calls and jumps, stubs of the linkage table among them; then nothing can be said about

@@ -7,7 +7,7 @@ use profile::model::FunctionId;
 use profile::query::{self, Class, Classes, Metric};
 use serde::{Deserialize, Serialize};
 
-use super::code;
+use super::{Judged, code};
 use crate::accuracy::What;
 use crate::chart;
 use crate::claims::{Finding, Verdict, Workbench};
@@ -87,20 +87,21 @@ fn row(program: &str, profile: &Profile, hot_share: f64) -> Row {
 }
 
 /// Programs are looked at once for both claims.
-fn programs(bench: &Workbench) -> anyhow::Result<Vec<Program>> {
+fn programs(bench: &Workbench) -> anyhow::Result<Judged<Program>> {
     let measure = |workload: &Workload| {
         bench.kept(&format!("hot/{}.json", workload.name), || {
-            let profile = bench.exact_bench(&[*workload])?.counted(workload, What::PathMisses)?;
+            let counted = bench.exact_bench(&[*workload])?.counted_program(workload, What::PathMisses)?;
+            let Some(profile) = counted else { return Ok(None) };
             let mut shares = vec![HOT_SHARE];
             shares.extend(OF_MANY_PATHS.contains(&workload.name).then_some(LOW_HOT_SHARE));
             let ran: BTreeSet<FunctionId> = profile.paths.iter().map(|path| path.function).collect();
             let allowed = code::allowed(&profile, |id| ran.contains(&id))?;
             let log2: Vec<f64> = allowed.values().map(|each| each.log2_paths).collect();
             let rows = shares.iter().map(|&share| row(workload.name, &profile, share)).collect();
-            Ok(Program { rows, log10_potential: code::log10_of_sum(&log2) })
+            Ok(Some(Program { rows, log10_potential: code::log10_of_sum(&log2) }))
         })
     };
-    bench.programs()?.iter().map(measure).collect()
+    super::judged(&bench.programs()?, measure)
 }
 
 impl Row {
@@ -116,7 +117,7 @@ impl Row {
 /// F2: a handful of paths carries most misses.
 pub fn hot_paths(bench: &Workbench) -> anyhow::Result<Finding> {
     const MOST: f64 = 50.0;
-    let programs = programs(bench)?;
+    let Judged { found: programs, left_out } = programs(bench)?;
     let rows: Vec<&Row> = programs.iter().flat_map(|program| &program.rows).collect();
     let usual: Vec<&Row> = rows.iter().copied().filter(|row| row.hot_share == HOT_SHARE).collect();
     let numbers: Vec<usize> = usual.iter().map(|row| row.paths.hot.n).collect();
@@ -141,6 +142,7 @@ pub fn hot_paths(bench: &Workbench) -> anyhow::Result<Finding> {
          the misses in most programs."
             .to_owned(),
     );
+    finding.notes.extend(left_out);
     let mut table = Table::new(&[
         "program",
         "misses",
@@ -176,7 +178,7 @@ pub fn hot_paths(bench: &Workbench) -> anyhow::Result<Finding> {
 
 /// F3: hot procedures run many more paths than cold ones.
 pub fn hot_procedures(bench: &Workbench) -> anyhow::Result<Finding> {
-    let programs = programs(bench)?;
+    let Judged { found: programs, left_out } = programs(bench)?;
     let rows: Vec<&Row> = programs.iter().flat_map(|program| &program.rows).collect();
     let usual: Vec<&Row> = rows.iter().copied().filter(|row| row.hot_share == HOT_SHARE).collect();
     let [hot, cold]: [Vec<f64>; 2] = [
@@ -198,6 +200,7 @@ pub fn hot_procedures(bench: &Workbench) -> anyhow::Result<Finding> {
         "As F2, for procedures: hot ones have at least 1 % of all misses. Potential paths are all Ball-Larus paths of the procedures that ran, cut at back edges."
             .to_owned(),
     );
+    finding.notes.extend(left_out);
     let mut table = Table::new(&[
         "program",
         "procedures",

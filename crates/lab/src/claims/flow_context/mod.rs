@@ -10,6 +10,7 @@ mod perturbation;
 mod tree;
 
 use super::{Claim, Experiment};
+use crate::corpus::Workload;
 
 /// The claims of the paper.
 pub const CLAIMS: [Claim; 5] = [
@@ -49,3 +50,47 @@ pub const CLAIMS: [Claim; 5] = [
         experiment: Experiment::Measured { run: perturbation::table_2, minutes: 10.0 },
     },
 ];
+
+/// What was found of programs.
+struct Judged<T> {
+    found: Vec<T>,
+    /// Says which programs are left out, if any.
+    left_out: Option<String>,
+}
+
+/// Looks at programs, of which those are left out whose own code was not counted.
+fn judged<T>(
+    programs: &[Workload],
+    measure: impl Fn(&Workload) -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<Judged<T>> {
+    let (mut found, mut names) = (Vec::new(), Vec::new());
+    for workload in programs {
+        match measure(workload)? {
+            Some(each) => found.push(each),
+            None => names.push(workload.name),
+        }
+    }
+    let left_out = (!names.is_empty()).then(|| {
+        format!(
+            "Left out, because copies that simulate a cache found no room beside the program: {}.",
+            names.join(", ")
+        )
+    });
+    Ok(Judged { found, left_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_were_not_counted_are_named() {
+        let programs = crate::corpus::select(&["gzip".to_owned(), "gcc".to_owned()]).expect("programs");
+        let Judged { found, left_out } =
+            judged(&programs, |workload| Ok((workload.name == "gzip").then_some(1))).expect("no error");
+        assert_eq!(found, [1]);
+        assert!(left_out.is_some_and(|text| text.contains("gcc") && !text.contains("gzip")));
+        let all = judged(&programs, |_| Ok(Some(1))).expect("no error");
+        assert_eq!((all.found.len(), all.left_out), (2, None));
+    }
+}

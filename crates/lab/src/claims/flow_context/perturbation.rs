@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use profile::Profile;
 use serde::{Deserialize, Serialize};
 
+use super::{Judged, judged};
 use crate::accuracy::{Bench, What};
 use crate::claims::{Finding, Verdict, Workbench};
 use crate::corpus::Workload;
@@ -72,10 +73,15 @@ fn cycles(strobe: &Path, bench: &Bench, workload: &Workload, exact: &str) -> any
     Ok(charged / elapsed)
 }
 
-fn ratios(bench: &Workbench, workload: &Workload) -> anyhow::Result<Ratios> {
+fn ratios(bench: &Workbench, workload: &Workload) -> anyhow::Result<Option<Ratios>> {
     eprintln!("  {}, with and without recording", workload.name);
     let strobe = crate::transparency::strobe_program()?;
     let recordings = bench.exact_bench(&[*workload])?;
+    let mut profiles = Vec::new();
+    for what in [What::PathMisses, What::ContextPathMisses] {
+        let Some(profile) = recordings.counted_program(workload, what)? else { return Ok(None) };
+        profiles.push(profile);
+    }
     let alone = cachegrind(&recordings, workload)?;
     let mut found = Ratios {
         program: workload.name.to_owned(),
@@ -83,13 +89,12 @@ fn ratios(bench: &Workbench, workload: &Workload) -> anyhow::Result<Ratios> {
         instructions: [0.0; 2],
         misses: [0.0; 2],
     };
-    for (index, what) in [What::PathMisses, What::ContextPathMisses].into_iter().enumerate() {
-        let profile = recordings.counted(workload, what)?;
-        found.instructions[index] = instructions(&profile) / alone.instructions;
+    for (index, profile) in profiles.iter().enumerate() {
+        found.instructions[index] = instructions(profile) / alone.instructions;
         let misses = profile.facts.get("cache_misses").and_then(|text| text.parse::<f64>().ok());
         found.misses[index] = misses.with_context(|| format!("{}: no misses", workload.name))? / alone.misses;
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 fn instructions(profile: &Profile) -> f64 {
@@ -102,7 +107,7 @@ pub fn table_2(bench: &Workbench) -> anyhow::Result<Finding> {
     const SMALL: f64 = 0.1;
     let measure =
         |workload: &Workload| bench.kept(&format!("perturbation/{}.json", workload.name), || ratios(bench, workload));
-    let all: Vec<Ratios> = bench.programs()?.iter().map(measure).collect::<anyhow::Result<_>>()?;
+    let Judged { found: all, left_out } = judged(&bench.programs()?, measure)?;
     let mut table = Table::new(&["program", "cycles F", "C", "instructions F", "C", "L1D misses F", "C"]);
     let metrics: [fn(&Ratios) -> Pair; 3] = [|row| row.cycles, |row| row.instructions, |row| row.misses];
     for row in &all {
@@ -127,6 +132,7 @@ pub fn table_2(bench: &Workbench) -> anyhow::Result<Finding> {
          means are within 10 %."
             .to_owned(),
     );
+    finding.notes.extend(left_out);
     finding.tables.push(("With / without recording (table 2)".to_owned(), table));
     Ok(finding)
 }

@@ -7,7 +7,7 @@ use profile::model::FunctionId;
 use profile::query::{CallSites, Metric, TreeStatistics, tree_statistics};
 use serde::{Deserialize, Serialize};
 
-use super::code;
+use super::{Judged, code, judged};
 use crate::accuracy::What;
 use crate::claims::{Finding, Verdict, Workbench};
 use crate::corpus::Workload;
@@ -33,9 +33,10 @@ struct Tree {
     n_lost: f64,
 }
 
-fn tree(bench: &Workbench, workload: &Workload) -> anyhow::Result<Tree> {
+fn tree(bench: &Workbench, workload: &Workload) -> anyhow::Result<Option<Tree>> {
     let recordings = bench.exact_bench(&[*workload])?;
-    let profile = recordings.counted(workload, What::ContextPathMisses)?;
+    let counted = recordings.counted_program(workload, What::ContextPathMisses)?;
+    let Some(profile) = counted else { return Ok(None) };
     let n_bytes = fs::metadata(recordings.counted_file(workload, What::ContextPathMisses)?)?.len();
     let found: TreeStatistics = tree_statistics(&profile, Metric::Executions, 0.0);
     let CallSites { n_used, n_on_one_path } = found.call_sites.unwrap_or_default();
@@ -43,7 +44,7 @@ fn tree(bench: &Workbench, workload: &Workload) -> anyhow::Result<Tree> {
     let allowed = code::allowed(&profile, |id| functions.contains(&id))?;
     let sites = profile.contexts.iter().filter_map(|row| allowed.get(&row.function));
     let lost = |name: &str| profile.facts.get(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-    Ok(Tree {
+    Ok(Some(Tree {
         program: workload.name.to_owned(),
         n_bytes,
         n_nodes: found.n_nodes,
@@ -55,13 +56,13 @@ fn tree(bench: &Workbench, workload: &Workload) -> anyhow::Result<Tree> {
         n_used,
         n_on_one_path,
         n_lost: lost("lost_contexts") + lost("lost_paths"),
-    })
+    }))
 }
 
 /// F4: statistics of calling context trees.
 pub fn statistics(bench: &Workbench) -> anyhow::Result<Finding> {
     let measure = |workload: &Workload| bench.kept(&format!("tree/{}.json", workload.name), || tree(bench, workload));
-    let trees: Vec<Tree> = bench.programs()?.iter().map(measure).collect::<anyhow::Result<_>>()?;
+    let Judged { found: trees, left_out } = judged(&bench.programs()?, measure)?;
     let mut table = Table::new(&[
         "program",
         "profile MB",
@@ -112,6 +113,7 @@ pub fn statistics(bench: &Workbench) -> anyhow::Result<Finding> {
          room for; the claim holds if there are none."
             .to_owned(),
     );
+    finding.notes.extend(left_out);
     finding.tables.push(("Calling context trees (table 3)".to_owned(), table));
     Ok(finding)
 }
