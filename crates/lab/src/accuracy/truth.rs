@@ -22,7 +22,9 @@ pub enum What {
     Contexts,
     /// Paths, with misses of a data cache on each: 16 KB, direct-mapped, lines of 32 bytes.
     PathMisses,
-    /// The same by calling context.
+    /// Paths, by calling context.
+    ContextPaths,
+    /// The same with misses.
     ContextPathMisses,
 }
 
@@ -32,6 +34,7 @@ impl What {
             What::Paths => "paths",
             What::Contexts => "contexts",
             What::PathMisses => "path-misses",
+            What::ContextPaths => "context-paths",
             What::ContextPathMisses => "context-path-misses",
         }
     }
@@ -41,6 +44,7 @@ impl What {
             What::Paths => "--exact=paths",
             What::Contexts => "--exact=contexts",
             What::PathMisses => "--exact=paths --metric=l1d:16k:1:32",
+            What::ContextPaths => "--exact=context-paths",
             What::ContextPathMisses => "--exact=context-paths --metric=l1d:16k:1:32",
         }
     }

@@ -70,12 +70,8 @@ fn judged<T>(
             None => names.push(workload.name),
         }
     }
-    let left_out = (!names.is_empty()).then(|| {
-        format!(
-            "Left out, because copies that simulate a cache found no room beside the program: {}.",
-            names.join(", ")
-        )
-    });
+    let left_out = (!names.is_empty())
+        .then(|| format!("Left out, because their copies found no room beside the program: {}.", names.join(", ")));
     Ok(Judged { found, left_out })
 }
 

@@ -35,9 +35,13 @@ struct Tree {
 
 fn tree(bench: &Workbench, workload: &Workload) -> anyhow::Result<Option<Tree>> {
     let recordings = bench.exact_bench(&[*workload])?;
-    let counted = recordings.counted_program(workload, What::ContextPathMisses)?;
+    // Misses are of no use here, but other claims have this recording, too.
+    let (what, counted) = match recordings.counted_program(workload, What::ContextPathMisses)? {
+        Some(profile) => (What::ContextPathMisses, Some(profile)),
+        None => (What::ContextPaths, recordings.counted_program(workload, What::ContextPaths)?),
+    };
     let Some(profile) = counted else { return Ok(None) };
-    let n_bytes = fs::metadata(recordings.counted_file(workload, What::ContextPathMisses)?)?.len();
+    let n_bytes = fs::metadata(recordings.counted_file(workload, what)?)?.len();
     let found: TreeStatistics = tree_statistics(&profile, Metric::Executions, 0.0);
     let CallSites { n_used, n_on_one_path } = found.call_sites.unwrap_or_default();
     let functions: BTreeSet<FunctionId> = profile.contexts.iter().map(|row| row.function).collect();
