@@ -8,7 +8,7 @@ use wire::control::{
     Control, FILE_BYTES, KNOWN_PLACES_OFFSET, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason, Policy,
     SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickSource,
 };
-use wire::events::known_place_slots;
+use wire::events::{filling, known_place_slots};
 
 use crate::error::{Result, Step};
 use crate::events::EventSettings;
@@ -41,6 +41,8 @@ pub struct Settings {
     pub counts_misses: bool,
     /// Copies note events, and this becomes of them; those of bursts go as they are.
     pub events: Option<EventSettings>,
+    /// Copies append the paths that end to a trace ([`wire::trace`]); there are no events then.
+    pub traces_paths: bool,
 }
 
 /// What the runtime has counted so far.
@@ -140,6 +142,9 @@ impl ControlFile {
         if let Some(events) = &settings.events {
             control.set_events(events);
         }
+        if settings.traces_paths {
+            field32!(control, events.is_on).store(filling::TRACE, Ordering::Relaxed);
+        }
         Ok((control, file))
     }
 
@@ -150,7 +155,7 @@ impl ControlFile {
         }
         field32!(self, events.expression_len).store(events.len(), Ordering::Relaxed);
         field64!(self, events.seed).store(events.seed(), Ordering::Relaxed);
-        field32!(self, events.is_on).store(1, Ordering::Relaxed);
+        field32!(self, events.is_on).store(filling::EVENTS, Ordering::Relaxed);
     }
 
     fn fill_system_calls(&self, is_exact: bool) {

@@ -31,7 +31,7 @@ impl Area<'_> {
 fn next(words: &[AtomicU64]) -> Option<(LastWords, &[AtomicU64])> {
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
     let (head, behind) = words.split_at_checked(Farewell::WORDS)?;
-    let [rip, rsp, rbp, frame, n_stack_words, n_frames] = head else { return None };
+    let [rip, rsp, rbp, frame, n_stack_words, n_frames, thread] = head else { return None };
     let farewell = Farewell {
         rip: load(rip),
         rsp: load(rsp),
@@ -39,6 +39,7 @@ fn next(words: &[AtomicU64]) -> Option<(LastWords, &[AtomicU64])> {
         frame: load(frame),
         n_stack_words: load(n_stack_words),
         n_frames: load(n_frames),
+        thread: load(thread),
     };
     let (stack, behind) = behind.split_at_checked(usize::try_from(farewell.n_stack_words).ok()?)?;
     let (frames, behind) = behind.split_at_checked(usize::try_from(farewell.n_frames).ok()?.checked_mul(2)?)?;
@@ -57,9 +58,9 @@ mod tests {
 
     #[test]
     fn farewells_follow_each_other() {
-        let log = words(&[1, 2, 3, 4, 1, 1, 77, 10, 11, 5, 6, 7, 8, 0, 0]);
+        let log = words(&[1, 2, 3, 4, 1, 1, 9, 77, 10, 11, 5, 6, 7, 8, 0, 0, 9]);
         let (first, behind) = next(&log).expect("a farewell");
-        let farewell = Farewell { rip: 1, rsp: 2, rbp: 3, frame: 4, n_stack_words: 1, n_frames: 1 };
+        let farewell = Farewell { rip: 1, rsp: 2, rbp: 3, frame: 4, n_stack_words: 1, n_frames: 1, thread: 9 };
         assert_eq!(first, LastWords { farewell, stack: 77u64.to_le_bytes().to_vec(), frames: vec![(10, 11)] });
         let (second, behind) = next(behind).expect("another");
         assert_eq!((second.farewell.rip, second.stack.len(), second.frames.len()), (5, 0, 0));
@@ -68,8 +69,8 @@ mod tests {
 
     #[test]
     fn nonsense_ends_them() {
-        assert!(next(&words(&[1, 2, 3, 4, 5, 0])).is_none(), "more stack than there is");
-        assert!(next(&words(&[1, 2, 3, 4, 0, u64::MAX])).is_none(), "more frames than there can be");
+        assert!(next(&words(&[1, 2, 3, 4, 5, 0, 9])).is_none(), "more stack than there is");
+        assert!(next(&words(&[1, 2, 3, 4, 0, u64::MAX, 9])).is_none(), "more frames than there can be");
         assert!(next(&words(&[1, 2, 3])).is_none(), "less than a head");
     }
 }

@@ -9,6 +9,7 @@
 //!                            |----place, unplace                  copies into the target
 //!                            |----drain, salvage--> SampleRef     samples out of it
 //!                            |----drain_events--> Event           what probes have noted
+//!                            |----drain_words---> words of a trace
 //!                            '----set_*, counters                 settings in, counters out
 //! ```
 //!
@@ -41,6 +42,7 @@ mod place;
 pub mod probe;
 mod process;
 mod procfs;
+mod words;
 
 pub use control::{Counters, ExactCounters, Settings};
 pub use drain::{Drained, SampleRef};

@@ -26,6 +26,7 @@ const SETTINGS: Settings = Settings {
     tick_source: TickSource::Off,
     is_exact: false,
     counts_misses: false,
+    traces_paths: false,
 };
 
 /// Compiles with gcc, which must be there.

@@ -27,6 +27,7 @@ mod report;
 mod symbols;
 mod threads;
 mod tools;
+mod trace;
 mod top;
 mod view;
 

@@ -136,6 +136,8 @@ pub enum Exact {
     /// Ball-Larus paths that end when ticks want samples
     #[value(skip)]
     SampledPaths,
+    /// Every Ball-Larus path as it ends, in order, in a file beside the profile
+    Trace,
     /// Calls, by calling context
     Contexts,
     /// Ball-Larus paths, by calling context

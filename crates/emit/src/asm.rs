@@ -211,6 +211,31 @@ impl Asm {
         self.bytes(&offset.to_le_bytes());
     }
 
+    /// `mov gs:[index * 8 + offset], register` of 32 bits.
+    pub fn store_scaled_dword(&mut self, index: Gpr, offset: u32, register: Gpr) {
+        self.code.push(GS);
+        let high = register.high() << 2 | index.high() << 1;
+        self.code.extend((high != 0).then_some(REX | high));
+        self.bytes(&[0x89, 0x04 | register.low() << 3, 0xc5 | index.low() << 3]);
+        self.bytes(&offset.to_le_bytes());
+    }
+
+    /// `mov dword gs:[index * 8 + offset], value`; returns where the value is, which ends the instruction.
+    pub fn store_scaled_constant(&mut self, index: Gpr, offset: u32, value: u32) -> u32 {
+        self.code.push(GS);
+        self.code.extend((index.high() != 0).then_some(REX | index.high() << 1));
+        self.bytes(&[0xc7, 0x04, 0xc5 | index.low() << 3]);
+        self.bytes(&offset.to_le_bytes());
+        self.bytes(&value.to_le_bytes());
+        self.position() - 4
+    }
+
+    /// `add register, value`
+    pub fn add_immediate(&mut self, register: Gpr, value: i8) {
+        self.bytes(&[REX_W | register.high(), 0x83, 0xc0 | register.low()]);
+        self.bytes(&value.to_le_bytes());
+    }
+
     /// `mov to, from` of 32 bits.
     pub fn move_dword(&mut self, to: Gpr, from: Gpr) {
         if to.high() | from.high() != 0 {

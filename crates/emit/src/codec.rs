@@ -35,7 +35,7 @@ const SELECTED_BYTES: usize = 8;
 /// Stored number of selected places if nothing was selected from.
 const ALL_PLACES: u64 = u64::MAX;
 /// Probes by their stored numbers; with another metric, that is told apart.
-const PROBES: [Probe; 16] = [
+const PROBES: [Probe; 17] = [
     Probe::None,
     Probe::Trace,
     Probe::Exact(Counting::Nothing),
@@ -52,6 +52,7 @@ const PROBES: [Probe; 16] = [
     Probe::Exact(Counting::CONTEXT_CYCLES.by_call_site()),
     Probe::Exact(Counting::CONTEXT_PATH_CYCLES.by_call_site()),
     Probe::Exact(Counting::SampledPaths),
+    Probe::Exact(Counting::TracedPaths),
 ];
 /// Bits of the stored number of the probe that say what data cache is simulated.
 const CACHE_SHIFT: u32 = 8;

@@ -114,16 +114,16 @@ impl std::ops::BitOr for Events {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FullEvents {
     /// Where the probe goes.
-    label: Label,
+    pub label: Label,
     /// Where it goes on.
-    back: Label,
-    original: Original,
+    pub back: Label,
+    pub original: Original,
     /// What it has saved and not restored.
-    saved: u8,
+    pub saved: u8,
 }
 
 /// Bytes of a store of a register.
-const STORE_LEN: u8 = 9;
+pub(crate) const STORE_LEN: u8 = 9;
 /// Bytes of `jmp rel8` and `jmp rel32`.
 const SHORT_JUMP_LEN: u8 = 2;
 const JUMP_LEN: u8 = 5;
@@ -339,14 +339,19 @@ fn write_keeping_flags(chunk: &mut Chunk, noted: Noted, full: Label, make: Optio
         make(chunk);
     }
     append(chunk, noted, Gpr::RCX, false);
-    chunk.asm.jump_over_if_rcx_is_zero(SHORT_JUMP_LEN);
-    chunk.asm.jump_over(JUMP_LEN);
-    chunk.asm.jump_to(full);
+    jump_if_rcx_is_zero(chunk, full);
     restore(chunk, saved);
     saved
 }
 
-fn restore(chunk: &mut Chunk, saved: u8) {
+/// Goes there if the place in the buffer, which is in `rcx`, has become 0; keeps flags.
+pub(crate) fn jump_if_rcx_is_zero(chunk: &mut Chunk, full: Label) {
+    chunk.asm.jump_over_if_rcx_is_zero(SHORT_JUMP_LEN);
+    chunk.asm.jump_over(JUMP_LEN);
+    chunk.asm.jump_to(full);
+}
+
+pub(crate) fn restore(chunk: &mut Chunk, saved: u8) {
     if saved & saves::RCX != 0 {
         chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
     }

@@ -134,6 +134,11 @@ impl Probe {
         self == Probe::Exact(Counting::SampledPaths)
     }
 
+    /// Whether paths go into a trace.
+    pub(crate) fn traces_paths(self) -> bool {
+        self == Probe::Exact(Counting::TracedPaths)
+    }
+
     /// Whether paths are counted.
     pub(crate) fn has_paths(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_paths())

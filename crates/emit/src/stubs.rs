@@ -98,7 +98,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let look_up = if probe.stays() { write_look_ups(chunk, 0..N_CLUSTERS, [miss, outside]) } else { other };
     let land = if probe.stays() { exact::transfers::write_land_stub(chunk, look_up) } else { look_up };
     let count_path = chunk.position();
-    if probe.has_paths() {
+    if probe.has_paths() && !probe.traces_paths() {
         exact::code::write_count_stub(chunk, probe);
     }
     let access = chunk.position();

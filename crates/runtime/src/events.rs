@@ -24,15 +24,16 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sampling::{Compressor as _, Dynamic, Expression, Message, Tuple};
 use wire::control::Control;
+use wire::trace::Mark;
 use wire::events::{
     BURST_EMPTY, COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS_END, Event, MAX_EXPRESSION, MAX_WEIGHT,
-    N_MESSAGES, RING, compressor_use, known_place_slots,
+    N_MESSAGES, RING, compressor_use, filling, known_place_slots,
 };
 
 use crate::area::Area;
 use crate::resume::Underway;
 use crate::session::{ANONYMOUS, PRIVATE, READ, WRITE};
-use crate::{exact, session, syscall};
+use crate::{exact, session, syscall, words};
 
 /// An event as a compressor sees it.
 #[repr(transparent)]
@@ -83,9 +84,21 @@ pub unsafe fn take_burst(area: &Area) {
     }
 }
 
-/// Prepares the buffer of an area that has never been used.
-pub fn initialize(area: &Area) {
+/// Prepares the buffer of an area that has never been used. A trace says whose it is from now on.
+///
+/// # Safety
+/// The area must be the calling thread's, and no copy runs in it.
+pub unsafe fn initialize(area: &Area) {
     let _ = area.header().next_event.compare_exchange(0, EMPTY, Relaxed, Relaxed);
+    if is_traced(area) {
+        // SAFETY: the caller's promise.
+        unsafe { words::note(area, Mark::Thread(area.header().owner_tid.load(Relaxed))) };
+    }
+}
+
+/// Whether the buffer has words of the trace instead of events.
+fn is_traced(area: &Area) -> bool {
+    area.session.control.events.is_on.load(Relaxed) == filling::TRACE
 }
 
 /// Takes what is in the buffer.
@@ -100,8 +113,11 @@ pub unsafe fn deliver(area: &Area) {
 /// # Safety
 /// The area must be the calling thread's, with all signals blocked.
 unsafe fn take_buffer(area: &Area, compressor: unsafe fn(&Area) -> Option<&'static mut Dynamic<Noted>>) {
-    if area.session.control.events.is_on.load(Relaxed) == 0 {
-        return;
+    match area.session.control.events.is_on.load(Relaxed) {
+        filling::NOTHING => return,
+        // SAFETY: the caller's promise.
+        filling::TRACE => return unsafe { words::take(area) },
+        _ => {}
     }
     // SAFETY: the caller's promise.
     let events = unsafe { buffer(area) };
@@ -205,6 +221,9 @@ pub unsafe fn begin_handler(area: &Area) {
         if let Some(interrupted) = interrupted {
             interrupted.write(Event::default());
         }
+        if is_traced(area) {
+            words::note(area, Mark::Handler);
+        }
     }
 }
 
@@ -216,6 +235,9 @@ pub unsafe fn go_on(area: &Area, underway: &Underway) {
     // SAFETY: the caller's promise.
     unsafe {
         deliver(area);
+        if is_traced(area) {
+            words::note(area, Mark::HandlerEnd);
+        }
         area.header().next_event.store(underway.next_event, Relaxed);
         if let Some(at) = place(area, underway.next_event) {
             at.write(underway.event);
@@ -225,7 +247,7 @@ pub unsafe fn go_on(area: &Area, underway: &Underway) {
 
 /// Where the next event goes; `None` if the buffer is full, or there is none.
 fn place(area: &Area, next_event: u64) -> Option<*mut Event> {
-    let is_on = area.session.control.events.is_on.load(Relaxed) != 0;
+    let is_on = area.session.control.events.is_on.load(Relaxed) != filling::NOTHING;
     let end = area.address() + u64::from(EVENTS_END);
     (is_on && next_event >= empty()).then(|| end.wrapping_add(next_event.wrapping_mul(8)) as *mut Event)
 }
@@ -251,11 +273,14 @@ pub unsafe fn finish(area: &Area) {
 /// As for [`deliver`].
 pub unsafe fn finish_process(area: &Area) {
     let control = area.session.control;
-    if control.events.is_on.load(Relaxed) == 0 {
+    if control.events.is_on.load(Relaxed) == filling::NOTHING {
         return;
     }
     // SAFETY: the caller's promise.
     unsafe { finish(area) };
+    if is_traced(area) {
+        return;
+    }
     for index in (0..control.n_areas.load(Acquire) as usize).filter(|&index| index != area.index) {
         let other = Area::numbered(area.session, index);
         let user = &other.header().compressor_use;

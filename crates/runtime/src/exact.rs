@@ -178,7 +178,8 @@ pub fn initialize(area: &Area) {
         (*header).charged = metric(area);
         *gate_stack::records(area.index) = crate::resume::Records::default();
     }
-    events::initialize(area);
+    // SAFETY: as above.
+    unsafe { events::initialize(area) };
     area.header().frame.store(0, Relaxed);
     area.header().samples_wanted.store(0, Relaxed);
     area.header().end_reason.store(EndReason::None as u32, Relaxed);

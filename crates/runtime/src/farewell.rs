@@ -52,7 +52,8 @@ pub fn leave(area: &Area, rip: u64, max_stack_words: usize) {
     let n_frame_words = n_frames * (size_of::<FrameEntry>() / 8);
     behind.copy_within(max_stack_words..max_stack_words + n_frame_words, n_stack_words);
     let frame = area.header().frame.load(Relaxed);
-    head.copy_from_slice(&[rip, rsp, rbp, frame, n_stack_words as u64, n_frames as u64]);
+    let thread = area.header().owner_tid.load(Relaxed);
+    head.copy_from_slice(&[rip, rsp, rbp, frame, n_stack_words as u64, n_frames as u64, thread.into()]);
     *n_used_bytes = ((used + Farewell::WORDS + n_stack_words + n_frame_words) * 8) as u64;
 }
 

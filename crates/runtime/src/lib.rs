@@ -67,6 +67,7 @@ mod trace;
 mod twins;
 mod unload;
 mod waits;
+mod words;
 
 /// Nothing here panics on purpose; if it does, the thread stops in a way that a debugger shows.
 #[panic_handler]

@@ -98,7 +98,7 @@ pub struct Control {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Events {
-    /// Not zero: copies note events.
+    /// Not zero: copies fill the buffer of events, with what [`crate::events::filling`] says.
     pub is_on: AtomicU32,
     /// Bytes of the compressor's expression; 0: events go as they are.
     pub expression_len: AtomicU32,

@@ -134,6 +134,16 @@ const WEIGHT_BITS: u32 = u32::BITS - KIND_BITS;
 /// The most events that one message stands for.
 pub const MAX_WEIGHT: u32 = (1 << WEIGHT_BITS) - 1;
 
+/// What copies fill the buffer with: [`crate::control::Events::is_on`].
+pub mod filling {
+    /// Nothing.
+    pub const NOTHING: u32 = 0;
+    /// Events.
+    pub const EVENTS: u32 = 1;
+    /// Words of the trace ([`crate::trace`]).
+    pub const TRACE: u32 = 2;
+}
+
 /// Who uses the compressor, the buffer and the end of the ring of a thread: [`crate::thread::ThreadHeader::compressor_use`].
 pub mod compressor_use {
     /// Nobody.

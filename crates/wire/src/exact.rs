@@ -14,7 +14,7 @@
 //!   8 MiB      return table
 //!   16 MiB     frames of callers
 //!   32 MiB     farewells
-//!   64 MiB     path table: counts of paths by key, open addressing
+//!   64 MiB     path table: counts of paths by key, open addressing; or the ring of the trace
 //!   128 MiB    calling contexts
 //!   256 MiB    the metric of callers' paths, beside the frames
 //!   320 MiB    the metric of paths, or sums of squares, beside the path table
@@ -127,6 +127,8 @@ pub struct Farewell {
     pub n_stack_words: u64,
     /// Frames.
     pub n_frames: u64,
+    /// Its id.
+    pub thread: u64,
 }
 
 impl Farewell {
@@ -228,7 +230,7 @@ pub const CELLS_BYTES: u32 = 512 << 20;
 const _: () = assert!(RETURNS + N_RETURNS * size_of::<ReturnEntry>() as u32 <= FRAMES);
 const _: () = assert!(size_of::<FrameEntry>() == (FRAME_SCALE * 8) as usize);
 const _: () = assert!(FRAMES + (FRAME_MASK + 8) * FRAME_SCALE <= FAREWELLS);
-const _: () = assert!(size_of::<Farewell>() == 48);
+const _: () = assert!(size_of::<Farewell>() == 56);
 const _: () = assert!(FAREWELLS + FAREWELLS_BYTES <= PATHS);
 const _: () = assert!(PATHS + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CONTEXTS);
 const _: () = assert!(CONTEXT_BYTES == 32);

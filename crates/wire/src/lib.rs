@@ -27,9 +27,10 @@ pub mod hello;
 pub mod recovery;
 pub mod sample;
 pub mod thread;
+pub mod trace;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// Size of a page; all mappings are multiples of it.
 pub const PAGE: u64 = 4096;

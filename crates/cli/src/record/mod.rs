@@ -24,6 +24,7 @@ mod session;
 mod summary;
 mod tally;
 mod trace_check;
+mod tracing;
 mod translation;
 mod unwind;
 mod value_summary;
@@ -42,7 +43,7 @@ use store::Recording;
 use wire::control::TickSource;
 
 use crate::progress::Progress;
-use crate::props::{Probe, RecordProps, TickChoice};
+use crate::props::{Exact, Probe, RecordProps, TickChoice};
 use crate::record::budget::{Budget, Wishes};
 use crate::record::events::ValueStream;
 use crate::record::guide::Guide;
@@ -53,6 +54,9 @@ use crate::record::progress::ProgressLine;
 use crate::record::session::{Session, interval_ns};
 use crate::record::summary::Ending;
 use crate::symbols::{self, Symbolizer};
+use crate::trace::facts::Fact;
+use crate::trace::file::Writer;
+use crate::trace::path_beside;
 
 pub use translation::cache_folder;
 
@@ -63,7 +67,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time that strobe stays after the program has ended.
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
-/// A ring of values that nobody reads makes the program wait.
+/// A ring of values or of a trace that nobody reads makes the program wait.
 const EVENTS_NAP: Duration = Duration::from_micros(200);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
@@ -99,9 +103,11 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
         tick_source: source,
         is_exact: props.exact.is_some(),
         counts_misses: props.exact.is_some_and(|exact| matches!(exact.metric, Some(emit::Metric::Misses(_)))),
+        traces_paths: is_traced(props),
         events: (!props.noted.is_empty()).then(|| EventSettings::new(&props.compressor, props.seed)).flatten(),
     };
     let value_stream = props.value_stream.as_deref().map(ValueStream::create).transpose()?;
+    let trace = is_traced(props).then(|| Writer::create(&path_beside(&props.output))).transpose()?;
     let listener = Listener::bind()?;
     let injection = launchability.is_profilable().then(|| -> Result<Injection> {
         Ok(Injection {
@@ -121,6 +127,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     let started = if alone.is_some() { Instant::now() } else { started };
     let mut session = Session::start(props, listener, settings, recording, requests.clone(), guide);
     session.value_stream = value_stream;
+    session.trace = trace;
     let mut target = start(&launch, live.as_ref())?;
     let start_up = started.elapsed();
     session.delivery_seconds = attach::probe::delivery_ns().unwrap_or(0.0) / 1e9;
@@ -178,7 +185,7 @@ fn attend(
         }
         // In exact mode the program waits for answers.
         let has_samples = session.step() || props.exact.is_some();
-        nap = if !props.noted.is_empty() && props.exact.is_some() {
+        nap = if (!props.noted.is_empty() || is_traced(props)) && props.exact.is_some() {
             EVENTS_NAP
         } else if has_samples {
             SHORTEST_NAP.max(nap / 2)
@@ -259,6 +266,12 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         session.recording.fact(name, value);
     }
     name_functions(&mut profile);
+    if let Some(writer) = &mut session.trace {
+        write_names(&profile, writer);
+        if let Some(error) = writer.error() {
+            warn(&format!("the trace is incomplete: {error}"));
+        }
+    }
     session.write(&profile);
     if !props.quiet {
         let text = match &exact {
@@ -296,6 +309,18 @@ fn name_functions(profile: &mut profile::Profile) {
     }
 }
 
+/// The trace has them, too.
+fn write_names(profile: &profile::Profile, writer: &mut Writer) {
+    for (index, module) in profile.modules.iter().enumerate() {
+        let own = profile.functions.iter().filter(|function| function.module.index() == index);
+        let named = own.filter(|function| !function.name.is_empty());
+        let names: Vec<_> = named.map(|function| (function.address, function.name.clone())).collect();
+        if !names.is_empty() {
+            writer.fact(&Fact::Names { path: module.path.clone(), names });
+        }
+    }
+}
+
 /// A program that ended before its code was translated would be no better off next time, so what ticks have asked for is finished.
 fn prepare_next_run(session: &Session<'_>, requests: &Requests, is_quiet: bool) {
     if !session.prepares_next_run() {
@@ -322,6 +347,10 @@ fn wishes(props: &RecordProps) -> Wishes {
         rate_hz: props.rate_hz,
         burst_checks: props.burst_checks.or((props.samples > 0).then_some(props.samples)),
     }
+}
+
+fn is_traced(props: &RecordProps) -> bool {
+    props.exact.is_some_and(|exact| exact.what == Exact::Trace)
 }
 
 fn tick_source(props: &RecordProps) -> TickSource {

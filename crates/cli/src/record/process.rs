@@ -17,9 +17,11 @@ use crate::props::RecordProps;
 use crate::record::converge::Converging;
 use crate::record::digest::Digest;
 use crate::record::events::Messages;
+use crate::record::exact::farewells::Stopped;
 use crate::record::layout::Layout;
 use crate::record::tally::{Tally, end_reason_name};
 use crate::record::trace_check::{self, Burst, CheckedModule, Findings};
+use crate::record::tracing::ProcessTrace;
 use crate::record::translation::Translation;
 use crate::record::unwind::{StackUnwinder, UnwindSections};
 
@@ -55,6 +57,10 @@ pub struct Watched {
     pub events: Messages,
     /// If events are to end when that is known.
     pub converging: Option<Converging>,
+    /// If paths are traced.
+    pub trace: Option<ProcessTrace>,
+    /// What was under way when threads ended.
+    pub stops: Vec<Stopped>,
 }
 
 /// A module of the process.
@@ -120,6 +126,8 @@ impl Watched {
             retired: Vec::new(),
             events: Messages::default(),
             converging: props.tolerance.map(Converging::new),
+            trace: None,
+            stops: Vec::new(),
         }
     }
 

@@ -32,7 +32,9 @@ use crate::record::summary;
 use crate::record::tally::{Cost, Tally, Yields};
 use crate::record::trace_check::Findings;
 use crate::record::translation::{Content, FileKey, Translator};
+use crate::record::tracing;
 use crate::record::work::{Done, Work};
+use crate::trace::file::Writer;
 
 const ADJUST_EVERY: Duration = Duration::from_millis(50);
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -83,6 +85,8 @@ pub struct Session<'a> {
     pub exact: exact::Totals,
     /// Where values go, if they are not counted.
     pub value_stream: Option<ValueStream>,
+    /// Where the trace goes, if there is one.
+    pub trace: Option<Writer>,
 }
 
 /// Counters of processes that have ended, and of the agent's reading.
@@ -198,6 +202,7 @@ impl<'a> Session<'a> {
             delivery_seconds: 0.0,
             exact: exact::Totals { values: events::Totals::new(&props.compressor), ..exact::Totals::default() },
             value_stream: None,
+            trace: None,
         }
     }
 
@@ -296,6 +301,9 @@ impl<'a> Session<'a> {
     pub fn flush(&mut self) {
         self.last_flush = Instant::now();
         for watched in &mut self.processes {
+            if let Some(writer) = &mut self.trace {
+                tracing::write(watched, writer);
+            }
             watched.hand_on(&mut self.recording);
             for path in watched.unplace_changed() {
                 let problem = format!("{}: the program has changed this code", path.display());

@@ -11,7 +11,7 @@ use wire::thread::offset;
 
 use super::path_metric::{write_counter, write_end_with_misses};
 use super::saving::{begin_saving, saved_with_rdx};
-use super::{samples, saving};
+use super::{samples, saving, trace};
 use crate::Probe;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
@@ -75,6 +75,8 @@ pub(crate) enum Paths {
     Context,
     /// In the path table, by this key, if a sample is wanted.
     Samples(u32),
+    /// By whoever reads the trace, under this key.
+    Trace(u32),
 }
 
 impl Code {
@@ -126,6 +128,10 @@ impl Code {
             }
             Code::End { paths: Paths::Samples(key), id_offset, restart } => {
                 samples::write_end(chunk, original, live, key, id_offset);
+                write_restart(chunk, original, restart);
+            }
+            Code::End { paths: Paths::Trace(key), id_offset, restart } => {
+                trace::write_end(chunk, original, live, key, id_offset);
                 write_restart(chunk, original, restart);
             }
             Code::Row { index, paths, restart } => {

@@ -8,7 +8,8 @@
 //!
 //! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
 //!   taken has a cell of its own if its edge does not follow, also where it leaves the function.
-//! * **Paths.** See [`paths`], [`path_metric`] for what is added up on each, and [`samples`] for samples of them.
+//! * **Paths.** See [`paths`], [`path_metric`] for what is added up on each, [`samples`] for samples of them, and [`trace`] for all of them in their
+//!   order.
 //! * **Contexts.** See [`contexts`].
 
 pub(crate) mod code;
@@ -20,6 +21,7 @@ mod plan;
 pub(crate) mod samples;
 mod saving;
 mod tables;
+mod trace;
 pub(crate) mod transfers;
 
 use flow::paths::Truncation;
@@ -54,6 +56,8 @@ pub enum Counting {
     PathMetric(Metric),
     /// Ball-Larus paths, but only those that end when ticks want samples.
     SampledPaths,
+    /// Ball-Larus paths, each of them as it ends, in a trace.
+    TracedPaths,
     /// Calls, by calling context.
     Contexts(Contexts),
 }
@@ -102,9 +106,12 @@ impl Counting {
         match self {
             Counting::PathMetric(metric) => Some(metric),
             Counting::Contexts(contexts) => contexts.metric,
-            Counting::Nothing | Counting::Blocks | Counting::Paths | Counting::HeaderPaths | Counting::SampledPaths => {
-                None
-            }
+            Counting::Nothing
+            | Counting::Blocks
+            | Counting::Paths
+            | Counting::HeaderPaths
+            | Counting::SampledPaths
+            | Counting::TracedPaths => None,
         }
     }
 
@@ -125,7 +132,11 @@ impl Counting {
     pub fn has_paths(self) -> bool {
         match self {
             Counting::Nothing | Counting::Blocks => false,
-            Counting::Paths | Counting::HeaderPaths | Counting::PathMetric(_) | Counting::SampledPaths => true,
+            Counting::Paths
+            | Counting::HeaderPaths
+            | Counting::PathMetric(_)
+            | Counting::SampledPaths
+            | Counting::TracedPaths => true,
             Counting::Contexts(contexts) => contexts.paths,
         }
     }

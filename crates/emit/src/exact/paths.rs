@@ -12,7 +12,7 @@
 //!   entry, before the one of everybody else. Where several jumps share targets and what is to be done depends on the jump, each has a *row*
 //!   of numbers, one for every target, and leaves its address.
 //!
-//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them and cycles are not added up, else in the path table, which has 32 bits for a number. So there are fewer paths
+//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them and neither cycles nor a trace are wanted, else in the path table, which has 32 bits for a number. So there are fewer paths
 //! the more return sites there are. A function that has too many all the same, or too many rows, is counted by blocks; not at all if paths are sampled.
 
 use flow::callgraph::FunctionId;
@@ -81,7 +81,7 @@ pub(super) fn plan(
     let probe = module.options.probe;
     let paths = if let Some(paths) = paths {
         paths
-    } else if is_small && probe.metric() != Some(Metric::Cycles) && !probe.samples_paths() {
+    } else if is_small && probe.metric() != Some(Metric::Cycles) && !probe.samples_paths() && !probe.traces_paths() {
         let to = n_ids as u32;
         let first = chunk.new_cells(Cell { kind: CellKind::Paths, at: entry, to });
         match probe.cache() {
@@ -95,7 +95,13 @@ pub(super) fn plan(
         let key = chunk.n_keys;
         chunk.n_keys += 1;
         chunk.new_cells(Cell { kind: CellKind::HashedPaths, at: entry, to: key });
-        if probe.samples_paths() { Paths::Samples(key) } else { Paths::Table(key) }
+        if probe.samples_paths() {
+            Paths::Samples(key)
+        } else if probe.traces_paths() {
+            Paths::Trace(key)
+        } else {
+            Paths::Table(key)
+        }
     };
     let code = |action: EdgeAction| match action {
         EdgeAction::Pass => Code::Nothing,

@@ -37,7 +37,7 @@ impl Plan {
         match counting {
             Counting::Nothing => Plan::nothing(module.function(id)),
             Counting::Blocks => Plan::blocks(module, id, chunk),
-            Counting::Paths | Counting::HeaderPaths | Counting::PathMetric(_) => {
+            Counting::Paths | Counting::HeaderPaths | Counting::PathMetric(_) | Counting::TracedPaths => {
                 let plan = paths::plan(module, id, counting.truncation(), None, chunk);
                 plan.unwrap_or_else(|| Plan::blocks(module, id, chunk))
             }

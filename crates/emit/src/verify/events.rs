@@ -17,7 +17,7 @@ use wire::sample::EndReason;
 use wire::thread::offset;
 
 use super::block::Site;
-use super::exact::Known;
+use super::exact::{Known, Record};
 use super::index::{loaded, offset_of};
 use super::state::{Flags, Needs, Point, RAX, RCX, State, Value};
 use super::step::Step;
@@ -127,6 +127,9 @@ impl Appended {
 impl Walker<'_, '_> {
     /// Checks what has been appended where a walk ends, at `landing` if it has arrived.
     pub fn check_event(&self, at: u32, state: &State, landing: Option<&Landing>) -> Result<(), super::Fault> {
+        if state.exact.record != Record::default() {
+            return Err(super::Fault::Event { at });
+        }
         if self.index.copy.events.is_empty() {
             return Ok(());
         }
@@ -301,11 +304,11 @@ const SITE_FIELD: u32 = EVENTS_END + SITE;
 const TAG_FIELD: u32 = EVENTS_END + TAG;
 
 /// The gate empties the buffer and goes on at the address in `twin`, with everything as it was.
-fn come_back(state: &mut State) -> Option<Step> {
+pub(super) fn come_back(state: &mut State) -> Option<Step> {
     let Value::Exact(Known::Place(back)) = state.fields.twin else { return None };
     let is_ready = state.why == Some(EndReason::EventsFull) && state.is_at(state.fields.target) && state.is_restored();
     is_ready.then_some(())?;
-    (state.why, state.end_reason) = (None, None);
+    (state.why, state.end_reason) = (state.exact.why_again.take(), None);
     state.fields.twin = Value::Junk;
     Some(Step::Back(back))
 }

@@ -43,6 +43,11 @@ fn sampling_paths() {
 }
 
 #[test]
+fn tracing_paths() {
+    check("trace.txt", SHAPES, Probe::Exact(Counting::TracedPaths));
+}
+
+#[test]
 fn keeping_contexts() {
     check("contexts.txt", SHAPES, Probe::Exact(Counting::CONTEXTS));
 }

@@ -35,6 +35,7 @@ fn all_shapes_verify_when_they_are_counted() {
         Counting::HeaderPaths,
         Counting::PATH_CYCLES,
         Counting::SampledPaths,
+        Counting::TracedPaths,
         Counting::CONTEXTS,
         Counting::CONTEXT_PATHS,
         Counting::CONTEXT_PATH_CYCLES,
@@ -50,7 +51,7 @@ fn all_shapes_verify_when_they_are_counted() {
             Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
             Counting::Contexts(Contexts { paths: false, .. }) => vec![CellKind::Target, CellKind::Context],
             Counting::Contexts(_) => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
-            Counting::PathMetric(_) | Counting::SampledPaths => {
+            Counting::PathMetric(_) | Counting::SampledPaths | Counting::TracedPaths => {
                 vec![CellKind::Target, CellKind::HashedPaths, CellKind::LostPaths]
             }
             Counting::Paths | Counting::HeaderPaths => {

@@ -29,6 +29,7 @@ use profile::exact::{CodePlace, ExactBuilder, PathNumber};
 use profile::model::ModuleId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub use numbering::{Decoded, Numbering};
 pub use unfinished::{Stop, unfinished};
 
 /// A module as it was when its copy was made.
@@ -206,7 +207,7 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
     Ok(tallies)
 }
 
-pub(super) fn function_entered_at(flow: &ModuleFlow, entry: Svma) -> Option<FunctionId> {
+pub fn function_entered_at(flow: &ModuleFlow, entry: Svma) -> Option<FunctionId> {
     let index = flow.functions.binary_search_by_key(&entry, |function| function.entry).ok()?;
     Some(FunctionId(index as u32))
 }

@@ -2,7 +2,7 @@
 
 mod contexts;
 pub mod counts;
-mod farewells;
+pub mod farewells;
 mod summary;
 
 pub use summary::{facts, text};
@@ -31,6 +31,7 @@ pub fn counting(exact: props::ExactProps, by_call_site: bool) -> emit::Counting 
         props::Exact::Paths => exact.metric.map_or(emit::Counting::Paths, emit::Counting::PathMetric),
         props::Exact::HeaderPaths => emit::Counting::HeaderPaths,
         props::Exact::SampledPaths => emit::Counting::SampledPaths,
+        props::Exact::Trace => emit::Counting::TracedPaths,
         props::Exact::Blocks => emit::Counting::Blocks,
         props::Exact::Contexts => emit::Counting::contexts(false, exact.metric),
         props::Exact::ContextPaths => emit::Counting::contexts(true, exact.metric),
@@ -53,6 +54,8 @@ pub struct Totals {
     pub cache_misses: u64,
     /// Ticks that wanted samples of paths.
     pub n_sampling_ticks: u64,
+    /// Words of traces that found no room for too long.
+    pub n_words_lost: u64,
     /// What loads loaded, and where calls went.
     pub values: events::Totals,
     /// Processes that gave up waiting for copies, or whose counters could not be read.
@@ -107,11 +110,13 @@ impl Totals {
                 stops: Vec::new(),
             });
         }
-        for (module, stop) in farewells::stops(watched) {
-            if let Some(module) = self.modules.get_mut(&module) {
-                module.stops.push(stop);
+        let stops = farewells::stops(watched);
+        for stopped in &stops {
+            if let Some(module) = self.modules.get_mut(&stopped.module) {
+                module.stops.push(stopped.stop);
             }
         }
+        watched.stops = stops;
         cell_places.sort_by_key(|&(first, _)| first);
         key_places.sort_by_key(|&(first, _)| first);
         let modules = &mut self.modules;
@@ -122,7 +127,17 @@ impl Totals {
                 *counter = counter.wrapping_add(count);
             }
         });
-        let tables = (0..watched.process.n_areas()).try_for_each(|area| {
+        if let Some(trace) = &watched.trace {
+            for (&word, &count) in &trace.counts {
+                let Some((module, function)) = owner(&key_places, (word >> 32) as u32) else { continue };
+                if let Some(module) = modules.get_mut(&module) {
+                    *module.paths.entry((function, word as u32)).or_default() += count;
+                }
+            }
+        }
+        // The ring of a trace lies where the tables would be.
+        let n_tables = if watched.trace.is_some() { 0 } else { watched.process.n_areas() };
+        let tables = (0..n_tables).try_for_each(|area| {
             let mut contexts = AreaContexts::default();
             watched.process.for_each_context(area, &mut |place, entry| contexts.insert(place, entry))?;
             self.contexts.add(&mut contexts, &|number| owner(&key_places, number));

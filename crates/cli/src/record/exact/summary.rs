@@ -16,6 +16,7 @@ fn what(exact: ExactProps) -> String {
         Exact::Paths => "paths",
         Exact::HeaderPaths => "paths between loop headers",
         Exact::SampledPaths => "samples of paths",
+        Exact::Trace => "paths, one by one",
         Exact::Blocks => "blocks",
         Exact::Contexts => "calling contexts",
         Exact::ContextPaths => "paths by calling context",

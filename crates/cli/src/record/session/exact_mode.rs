@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use crate::record::exact;
 use crate::record::process::Watched;
 use crate::record::session::Session;
+use crate::record::tracing;
+use crate::trace::facts::Fact;
 
 /// For the control flow of modules of a process that has ended.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -49,6 +51,20 @@ impl Session<'_> {
             self.take_translation(done, Some(&mut *watched));
         }
         self.exact.take(watched);
+    }
+
+    /// Writes the rest of the trace of a process that has ended: what was not known before, and what did not end.
+    pub(super) fn end_trace(&mut self, watched: &mut Watched) {
+        let Some(writer) = &mut self.trace else { return };
+        tracing::write(watched, writer);
+        let Watched { trace: Some(trace), modules, stops, process, .. } = watched else { return };
+        let module_at = |base: u64| modules.iter().find(|module| module.mapped.base == base);
+        let stops: Vec<_> =
+            stops.iter().filter_map(|each| Some((each.thread, module_at(each.module_base)?, each.stop))).collect();
+        trace.write_underway(&stops, writer);
+        let n_lost = process.event_counters().lost;
+        self.exact.n_words_lost += n_lost;
+        writer.fact(&Fact::End { process: trace.number(), n_lost });
     }
 
     /// Takes the values of a process that has ended.

@@ -8,6 +8,8 @@ use wire::control::TickSource;
 
 use crate::record::process::{Module, Sinks, Wanted, Watched};
 use crate::record::session::{Session, interval_ns};
+use crate::record::tracing::{self, ProcessTrace};
+use crate::trace::facts::Fact;
 
 const SCAN_EVERY: Duration = Duration::from_millis(100);
 /// For the control flow of code that a process ran that has ended.
@@ -45,7 +47,12 @@ impl Session<'_> {
         process.set_interval_ns(interval_ns(setting.rate_hz));
         process.set_burst_checks(setting.burst_checks);
         self.n_processes += 1;
-        let mut watched = Watched::new(Arc::clone(&process), id, command, self.props);
+        let mut watched = Watched::new(Arc::clone(&process), id, command.clone(), self.props);
+        if let Some(writer) = &mut self.trace {
+            let number = self.n_processes as u32;
+            writer.fact(&Fact::Process { process: number, pid: process.pid(), command });
+            watched.trace = Some(ProcessTrace::new(number));
+        }
         if self.tick_source == TickSource::Perf {
             match process.start_perf_ticks(interval_ns(setting.rate_hz)) {
                 Ok(ticks) => watched.perf_ticks = Some(ticks),
@@ -104,6 +111,9 @@ impl Session<'_> {
         if !self.props.noted.is_empty() && !is_last {
             self.drain_events(watched, false);
         }
+        if let Some(writer) = &mut self.trace {
+            tracing::drain(watched, writer, is_last);
+        }
         self.counters.bad_streams += drained.bad_streams;
         if let Ok(time) = process.cpu_time() {
             watched.cpu_ns = time.total_ns;
@@ -120,7 +130,11 @@ impl Session<'_> {
         watched.digest.release(&mut self.builder, &mut watched.layout, true);
         self.counters.untold_bursts += watched.digest.n_untold;
         watched.hand_on(&mut self.recording);
+        if let Some(writer) = &mut self.trace {
+            tracing::write(watched, writer);
+        }
         self.take_counters(watched);
+        self.end_trace(watched);
         self.take_values(watched);
         let counters = watched.process.counters();
         for (place, n) in watched.named_departures() {

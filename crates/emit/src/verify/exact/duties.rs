@@ -118,6 +118,13 @@ impl Duties {
                 Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter),
                 None => blocks(module, id, cells),
             },
+            Counting::TracedPaths => match paths::counter(module, id, cells)? {
+                Some(counter @ Counter::Table { .. }) => {
+                    paths::duties(module, id, cells, counting.truncation(), counter)
+                }
+                Some(_) => Err(Fault::Cells),
+                None => blocks(module, id, cells),
+            },
             Counting::SampledPaths => match paths::counter(module, id, cells)? {
                 Some(counter @ Counter::Table { .. }) => {
                     paths::duties(module, id, cells, counting.truncation(), counter).map(samples::sampled)

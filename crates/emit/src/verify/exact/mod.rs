@@ -13,6 +13,7 @@
 //! * **Contexts** ([`contexts`]). Control that arrives at an entry counts itself in the entry of its context, and no other.
 //! * **Cycles of paths** ([`clock`]). What a path is charged is what has passed since it started, less what calls took.
 //! * **Samples of paths** ([`samples`]). A path that ends looks whether a sample is wanted, and if it is taken, it is of that path.
+//! * **A trace of paths** ([`trace`]). A path that ends appends itself to the buffer of events, and nothing is left there half done.
 //! * **Remembered targets** are used only after a comparison, and written only by whoever has taken the first cell, twin first.
 //! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that [`fields`] knows. All else is refused, so
 //!   that nothing else is written.
@@ -35,9 +36,11 @@ mod paths;
 mod samples;
 mod state;
 mod step;
+mod trace;
 mod transfers;
 
 pub(super) use cells::Cells;
 pub(super) use duties::{Duties, Duty};
 pub(super) use state::{Done, Known, Outcome, Progress};
 pub(super) use step::step;
+pub(super) use trace::Record;

@@ -1,5 +1,9 @@
 //! Abstract values of copies that are never left, and what a walk through them has done.
 
+use wire::sample::EndReason;
+
+use super::trace::Record;
+
 /// What a register or field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Known {
@@ -202,7 +206,7 @@ pub(in super::super) enum ContextSearch {
 pub(in super::super) enum End {
     /// In the cell with this number plus the register.
     Cell(i64, Frame),
-    /// In the path table, or as one that had no place there: key of the function, and number of the path.
+    /// In the path table, or as one that had no place there, or in the trace: key of the function, and number of the path.
     Table(u32, Frame),
     /// The same by the thread's context.
     OfContext(Frame),
@@ -347,6 +351,9 @@ pub(in super::super) struct Progress {
     pub claim: Option<Claim>,
     pub entry: PathEntry,
     pub sampling: Sampling,
+    pub record: Record,
+    /// Why the copy is left once the gate has come back that has emptied the buffer.
+    pub why_again: Option<EndReason>,
     /// The stub that counts paths has come back.
     pub is_back: bool,
     /// What the row says about the end of the path, if it was asked.
@@ -375,6 +382,8 @@ impl Default for Progress {
             claim: None,
             entry: PathEntry::Unknown,
             sampling: Sampling::Unknown,
+            record: Record::default(),
+            why_again: None,
             is_back: false,
             row_ends: None,
             n_looks: 0,

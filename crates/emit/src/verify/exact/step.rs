@@ -10,7 +10,7 @@ use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::state::{Claim, Context, ContextSearch, Frame, Known, Outcome, PathEntry};
-use super::{clock, contexts, fields, samples};
+use super::{clock, contexts, fields, samples, trace};
 
 /// What the key of a path is multiplied by; the same in all modules, which share the path table.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -30,6 +30,11 @@ pub(in super::super) fn step(
     pending: &Pending,
     insn: &Instruction,
 ) -> Option<Step> {
+    if index.copy.probe.traces_paths()
+        && let Some(step) = trace::step(state, insn)
+    {
+        return Some(step);
+    }
     match (insn.segment_prefix(), insn.code()) {
         (Register::GS, _) => return fields::step(state, pending, insn, index.copy.probe.cache().is_some()),
         (Register::None, _) => {}

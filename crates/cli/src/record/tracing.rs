@@ -1,0 +1,280 @@
+//! The full trace of a process, from words in shared memory to frames of a file ([`crate::trace`]).
+//!
+//! Words are packed as they arrive, area by area; a mark says when an area has a new thread, whose words make chunks of their own. A chunk is written when
+//! it is full, or when the recording writes what it has. With it go the blocks of paths that it has for the first time, as soon as the control flow of
+//! their module is known. Counts of paths come from packing; they are what copies would have counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use flow::callgraph::FunctionId;
+use flow::graph::{BlockId, EdgeId};
+use flow::{FunctionFlow, ModuleFlow, Transfer};
+use image::Svma;
+use rustc_hash::{FxHashMap, FxHashSet};
+use wire::trace::Mark;
+
+use crate::record::exact::counts::{self, Decoded, Numbering, Stop};
+use crate::record::process::{Module, Watched};
+use crate::trace::chunk::Packer;
+use crate::trace::facts::{BlockFact, End, Fact, Function, PathFact, Start, UnderwayPath};
+use crate::trace::file::{Label, Writer};
+
+/// Words of a full chunk.
+const CHUNK_WORDS: u64 = 4 << 20;
+
+/// The trace of a process.
+#[derive(Debug)]
+pub struct ProcessTrace {
+    /// Its number in the recording.
+    process: u32,
+    areas: Vec<AreaTrace>,
+    /// Chunks of each thread so far.
+    n_chunks: BTreeMap<u32, u64>,
+    /// How often words occurred; those of functions only.
+    pub counts: FxHashMap<u64, u64>,
+    /// First keys of modules that the file knows.
+    described: BTreeSet<u32>,
+    /// Words whose blocks the file knows, or that have none.
+    explained: FxHashSet<u64>,
+    /// The others.
+    unexplained: FxHashSet<u64>,
+    numberings: FxHashMap<u32, Option<Rc<Numbered>>>,
+}
+
+#[derive(Debug, Default)]
+struct AreaTrace {
+    thread: u32,
+    packer: Packer,
+}
+
+/// A function whose numbers are known.
+#[derive(Debug)]
+struct Numbered {
+    id: FunctionId,
+    numbering: Numbering,
+}
+
+impl ProcessTrace {
+    pub fn new(process: u32) -> ProcessTrace {
+        ProcessTrace {
+            process,
+            areas: Vec::new(),
+            n_chunks: BTreeMap::new(),
+            counts: FxHashMap::default(),
+            described: BTreeSet::new(),
+            explained: FxHashSet::default(),
+            unexplained: FxHashSet::default(),
+            numberings: FxHashMap::default(),
+        }
+    }
+
+    pub fn number(&self) -> u32 {
+        self.process
+    }
+
+    /// Takes words of an area.
+    pub fn take(&mut self, area: usize, mut words: &[u64], writer: &mut Writer) {
+        if self.areas.len() <= area {
+            self.areas.resize_with(area + 1, AreaTrace::default);
+        }
+        while !words.is_empty() {
+            let new_thread = |&word: &u64| match Mark::from_word(word) {
+                Some(Mark::Thread(thread)) => Some(thread),
+                _ => None,
+            };
+            let until = words.iter().position(|word| new_thread(word).is_some()).unwrap_or(words.len());
+            self.areas[area].packer.push(&words[..until]);
+            if self.areas[area].packer.n_words() >= CHUNK_WORDS {
+                self.close(area, writer);
+            }
+            words = &words[until..];
+            if let Some((mark, rest)) = words.split_first() {
+                self.close(area, writer);
+                self.areas[area].thread = new_thread(mark).unwrap_or_default();
+                words = rest;
+            }
+        }
+    }
+
+    /// Writes the chunk of an area.
+    fn close(&mut self, area: usize, writer: &mut Writer) {
+        let AreaTrace { thread, packer } = &mut self.areas[area];
+        if packer.n_words() == 0 {
+            return;
+        }
+        let sequence = self.n_chunks.entry(*thread).or_default();
+        let Ok(packed) = packer.close() else { return };
+        writer.words(Label { process: self.process, thread: *thread, sequence: *sequence }, &packed);
+        *sequence += 1;
+        for (word, count) in packed.counts {
+            if Mark::from_word(word).is_none() {
+                *self.counts.entry(word).or_default() += count;
+                if !self.explained.contains(&word) {
+                    self.unexplained.insert(word);
+                }
+            }
+        }
+    }
+
+    /// Writes what has arrived so far, and what is known about it.
+    pub fn write(&mut self, modules: &[&Module], first_key: &dyn Fn(&Module) -> Option<u32>, writer: &mut Writer) {
+        for area in 0..self.areas.len() {
+            self.close(area, writer);
+        }
+        let mut keyed: Vec<(u32, &Module)> =
+            modules.iter().filter_map(|module| Some((first_key(module)?, *module))).collect();
+        keyed.sort_by_key(|&(first, _)| first);
+        for &(first, module) in &keyed {
+            self.describe(first, module, writer);
+        }
+        let mut words: Vec<u64> = self.unexplained.iter().copied().collect();
+        words.sort_unstable();
+        let paths: Vec<PathFact> = words.into_iter().filter_map(|word| self.explain(word, &keyed)).collect();
+        for path in &paths {
+            self.unexplained.remove(&path.word);
+            self.explained.insert(path.word);
+        }
+        if !paths.is_empty() {
+            writer.fact(&Fact::Paths { process: self.process, paths });
+        }
+    }
+
+    /// Says which functions the keys of a module stand for.
+    fn describe(&mut self, first_key: u32, module: &Module, writer: &mut Writer) {
+        let Some(translation) = &module.translation else { return };
+        if !self.described.insert(first_key) {
+            return;
+        }
+        let copy = &translation.copy;
+        let keyed = copy.cells().iter().filter(|cell| cell.kind == emit::CellKind::HashedPaths);
+        let functions =
+            keyed.map(|cell| Function { key: cell.to, entry: copy.base().offset(u64::from(cell.at)).0 }).collect();
+        let path = module.mapped.path.display().to_string();
+        writer.fact(&Fact::Module { process: self.process, first_key, path, functions });
+    }
+
+    /// The blocks of a path; nothing if they are not known yet.
+    fn explain(&mut self, word: u64, keyed: &[(u32, &Module)]) -> Option<PathFact> {
+        let key = (word >> 32) as u32;
+        let index = keyed.partition_point(|&(first, _)| first <= key).checked_sub(1)?;
+        let (first, module) = keyed[index];
+        let translation = module.translation.as_ref()?;
+        let blocks = translation.blocks.get()?;
+        let flow = blocks.flow();
+        let numbered = self.numberings.entry(key).or_insert_with(|| {
+            let cells = translation.copy.cells().iter();
+            let cell = cells.filter(|cell| cell.kind == emit::CellKind::HashedPaths).find(|cell| cell.to == key - first)?;
+            let entry = translation.copy.base().offset(u64::from(cell.at));
+            let id = counts::function_entered_at(flow, entry)?;
+            Some(Rc::new(Numbered { id, numbering: numbering(&flow.functions[id.index()]) }))
+        });
+        let numbered = Rc::clone(numbered.as_ref()?);
+        let function = &flow.functions[numbered.id.index()];
+        let (path, is_whole) = match numbered.numbering.decode(word & 0xffff_ffff)? {
+            Decoded::Whole(path) => (path, true),
+            Decoded::Rest(path) => (path, false),
+        };
+        let start = match path.blocks.first() {
+            Some(&block) if is_whole && is_entered_at(function, block) => Start::Entry,
+            Some(&block) if is_whole && !function.cfg.graph.is_entry(block) => Start::Cut,
+            _ => Start::Middle,
+        };
+        let last = path.blocks.len().saturating_sub(1);
+        let block_fact = |(index, &block): (usize, &BlockId)| {
+            let facts = function.cfg.block(block);
+            let calls = match facts.transfer {
+                Transfer::Call(target) if index < last || goes_on(function, path.end) => Some(target.0),
+                Transfer::IndirectCall if index < last || goes_on(function, path.end) => Some(0),
+                _ => None,
+            };
+            BlockFact { at: facts.range.start.0, calls }
+        };
+        let facts = path.blocks.iter().enumerate().map(block_fact).collect();
+        Some(PathFact { word, start, blocks: facts, end: end(flow, numbered.id, &path.blocks, path.end) })
+    }
+
+    /// Writes what was under way when threads ended.
+    pub fn write_underway(&self, stops: &[(u32, &Module, Stop)], writer: &mut Writer) {
+        let mut threads: BTreeMap<u32, Vec<UnderwayPath>> = BTreeMap::new();
+        for &(thread, module, stop) in stops {
+            threads.entry(thread).or_default().extend(underway_path(module, stop));
+        }
+        for (thread, paths) in threads {
+            writer.fact(&Fact::Underway { process: self.process, thread, paths });
+        }
+    }
+}
+
+fn numbering(function: &FunctionFlow) -> Numbering {
+    Numbering::new(&function.cfg, &function.path_weights(), emit::Counting::TracedPaths.truncation())
+}
+
+/// Whether control that enters the function starts here, rather than an exception.
+fn is_entered_at(function: &FunctionFlow, block: BlockId) -> bool {
+    use flow::cfg::EntryKind::{Primary, Secondary};
+    let mut entries = function.cfg.graph.entries().iter().zip(&function.cfg.entry_kinds);
+    entries.any(|(&entry, kind)| entry == block && matches!(kind, Primary | Secondary))
+}
+
+/// Whether control stays in the function when a path ends.
+fn goes_on(function: &FunctionFlow, edge: EdgeId) -> bool {
+    function.cfg.graph.edge(edge).to.is_some()
+}
+
+fn end(flow: &ModuleFlow, id: FunctionId, blocks: &[BlockId], edge: EdgeId) -> End {
+    let cfg = &flow.functions[id.index()].cfg;
+    let is_own = |block: BlockId| flow.function_containing(cfg.block(block).range.start) == Some(id);
+    let to = cfg.graph.edge(edge).to;
+    if let Some(to) = to.filter(|&to| is_own(to)) {
+        return End::Cut(cfg.block(to).range.start.0);
+    }
+    match blocks.last().map(|&last| cfg.block(last).transfer) {
+        Some(Transfer::Return) => End::Return,
+        Some(Transfer::Next | Transfer::Jump(_) | Transfer::Branch(_)) => {
+            let target = to.map(|to| cfg.block(to).range.start).or(cfg.edge_facts(edge).target);
+            End::Jump(target.map_or(0, |target| target.0))
+        }
+        Some(Transfer::IndirectJump) => End::Jump(0),
+        Some(Transfer::Call(_) | Transfer::IndirectCall | Transfer::Trap) | None => End::Stop,
+    }
+}
+
+fn underway_path(module: &Module, stop: Stop) -> Option<UnderwayPath> {
+    let translation = module.translation.as_ref()?;
+    let (index, code) = (translation.blocks.get()?, translation.code.get()?);
+    let truncation = emit::Counting::TracedPaths.truncation();
+    let base = translation.copy.base();
+    let of_module = counts::Module { id: module.id, flow: index.flow(), base, code, truncation };
+    let unfinished = *counts::unfinished(&of_module, &[stop]).first()?;
+    let address = |at: u32| -> Svma { base.offset(u64::from(at)) };
+    let entry = address(unfinished.function);
+    let id = counts::function_entered_at(index.flow(), entry)?;
+    let function = &index.flow().functions[id.index()];
+    let at = function.cfg.block_at(address(unfinished.at))?;
+    let (blocks, is_whole) = match numbering(function).decode_unfinished(at, unfinished.register)? {
+        Decoded::Whole(blocks) => (blocks, true),
+        Decoded::Rest(blocks) => (blocks, false),
+    };
+    Some(UnderwayPath {
+        module: module.mapped.path.display().to_string(),
+        function: entry.0,
+        is_whole,
+        blocks: blocks.into_iter().map(|block| function.cfg.block(block).range.start.0).collect(),
+    })
+}
+
+/// Takes the words that a process has sent; if it is the last time, all that are left. How many.
+pub fn drain(watched: &mut Watched, writer: &mut Writer, is_last: bool) -> u64 {
+    let Watched { process, trace: Some(trace), .. } = watched else { return 0 };
+    let mut sink = |area: usize, words: &[u64]| trace.take(area, words, writer);
+    if is_last { process.salvage_words(&mut sink) } else { process.drain_words(&mut sink) }
+}
+
+/// Writes what is known so far.
+pub fn write(watched: &mut Watched, writer: &mut Writer) {
+    let Watched { process, modules, retired, trace: Some(trace), .. } = watched else { return };
+    let modules: Vec<&Module> = modules.iter().chain(retired.iter()).collect();
+    let first_key = |module: &Module| Some(process.first_counters(module.placed?).key);
+    trace.write(&modules, &first_key, writer);
+}

@@ -1,0 +1,77 @@
+//! What a trace says beside its words.
+//!
+//! Addresses are those of the module's file.
+
+use serde::{Deserialize, Serialize};
+
+/// One fact, or several of a kind. Processes are told apart by their number in the recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact {
+    Process { process: u32, pid: u32, command: String },
+    /// A module has functions whose keys in this process start at `first_key`.
+    Module { process: u32, first_key: u32, path: String, functions: Vec<Function> },
+    Paths { process: u32, paths: Vec<PathFact> },
+    /// Paths that were under way when a thread ended, the innermost function's first.
+    Underway { process: u32, thread: u32, paths: Vec<UnderwayPath> },
+    Names { path: String, names: Vec<(u64, String)> },
+    /// A process has ended, or is no longer recorded; so many of its words are not in the file.
+    End { process: u32, n_lost: u64 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// Less the module's first key.
+    pub key: u32,
+    pub entry: u64,
+}
+
+/// What the number of a path stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathFact {
+    /// As in the trace.
+    pub word: u64,
+    pub start: Start,
+    pub blocks: Vec<BlockFact>,
+    pub end: End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// Control entered the function.
+    Entry,
+    /// Another path of the same activation ended just before.
+    Cut,
+    /// Behind a call that was not seen to be made, or where an exception was caught: what came before is not known.
+    Middle,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockFact {
+    pub at: u64,
+    /// The function that it calls, 0 if that is not fixed; nothing if it ends otherwise, or the path ends here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Return,
+    /// Another path of the same activation starts at this block.
+    Cut(u64),
+    /// Control goes to another function, whose return will be this one's; 0 if it is not fixed which.
+    Jump(u64),
+    /// A call that does not return, or a trap.
+    Stop,
+}
+
+/// Blocks of a path that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnderwayPath {
+    pub module: String,
+    pub function: u64,
+    pub is_whole: bool,
+    pub blocks: Vec<u64>,
+}

@@ -1,0 +1,274 @@
+//! Writing and reading the file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustc_hash::FxHashMap;
+
+use super::chunk::{self, Packed};
+use super::facts::{Fact, PathFact, UnderwayPath};
+
+const MAGIC: [u8; 8] = *b"strobeTR";
+/// Changes with the format.
+const VERSION: u64 = 1;
+const HEADER_BYTES: u64 = 16;
+const FRAME_HEADER_BYTES: u64 = 12;
+/// Of a frame of words: process, thread, number of the chunk among those of the thread, words.
+const CHUNK_HEADER_BYTES: usize = 24;
+/// Most bytes of a frame.
+const MAX_FRAME_BYTES: u32 = 1 << 30;
+const LEVEL: i32 = 3;
+
+const WORDS: u32 = 1;
+const FACTS: u32 = 2;
+
+/// Which words those of a chunk are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label {
+    pub process: u32,
+    /// Its id.
+    pub thread: u32,
+    /// How many chunks of the thread there were before.
+    pub sequence: u64,
+}
+
+/// A trace that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+    n_bytes: u64,
+    n_words: u64,
+    /// Words that could not be written, and why.
+    n_unwritten: u64,
+    error: Option<String>,
+}
+
+impl Writer {
+    pub fn create(path: &Path) -> Result<Writer> {
+        let file = File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?;
+        let mut writer =
+            Writer { file, path: path.to_owned(), n_bytes: 0, n_words: 0, n_unwritten: 0, error: None };
+        writer.write(&[MAGIC, VERSION.to_le_bytes()].concat());
+        writer.error.clone().map_or(Ok(()), |error| bail!("{}: {error}", path.display()))?;
+        Ok(writer)
+    }
+
+    pub fn words(&mut self, label: Label, packed: &Packed) {
+        let mut content = Vec::with_capacity(CHUNK_HEADER_BYTES + packed.bytes.len());
+        content.extend(label.process.to_le_bytes());
+        content.extend(label.thread.to_le_bytes());
+        content.extend(label.sequence.to_le_bytes());
+        content.extend(packed.n_words.to_le_bytes());
+        content.extend_from_slice(&packed.bytes);
+        if self.frame(WORDS, &content) {
+            self.n_words += packed.n_words;
+        } else {
+            self.n_unwritten += packed.n_words;
+        }
+    }
+
+    pub fn fact(&mut self, fact: &Fact) {
+        let packed = serde_json::to_vec(fact).ok().and_then(|text| zstd::bulk::compress(&text, LEVEL).ok());
+        if let Some(packed) = packed {
+            self.frame(FACTS, &packed);
+        }
+    }
+
+    fn frame(&mut self, kind: u32, content: &[u8]) -> bool {
+        let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES as usize + content.len());
+        frame.extend(kind.to_le_bytes());
+        frame.extend((content.len() as u32).to_le_bytes());
+        frame.extend(crc32fast::hash(content).to_le_bytes());
+        frame.extend_from_slice(content);
+        self.write(&frame)
+    }
+
+    /// Appends. After an error nothing more is written: what is behind half a frame cannot be read.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        if self.error.is_none() {
+            match self.file.write_all(bytes) {
+                Ok(()) => self.n_bytes += bytes.len() as u64,
+                Err(error) => self.error = Some(error.to_string()),
+            }
+        }
+        self.error.is_none()
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn n_bytes(&self) -> u64 {
+        self.n_bytes
+    }
+
+    pub fn n_words(&self) -> u64 {
+        self.n_words
+    }
+
+    pub fn n_unwritten(&self) -> u64 {
+        self.n_unwritten
+    }
+
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+}
+
+/// A trace that is read. Facts are in memory, words in the file.
+#[derive(Debug)]
+pub struct Trace {
+    file: File,
+    /// Where the chunks of each thread are, in order.
+    chunks: BTreeMap<(u32, u32), Vec<ChunkAt>>,
+    pub processes: BTreeMap<u32, Process>,
+    pub names: HashMap<(String, u64), String>,
+    /// What is wrong with the file, if anything is.
+    pub damage: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ChunkAt {
+    sequence: u64,
+    at: u64,
+    len: usize,
+    n_words: u64,
+}
+
+/// What is known of a process.
+#[derive(Debug, Default)]
+pub struct Process {
+    pub pid: u32,
+    pub command: String,
+    /// By key: module and entry.
+    pub functions: FxHashMap<u32, (String, u64)>,
+    pub paths: FxHashMap<u64, PathFact>,
+    /// By thread.
+    pub underway: BTreeMap<u32, Vec<UnderwayPath>>,
+    /// Words that are missing, if the process was recorded to its end.
+    pub n_lost: Option<u64>,
+}
+
+impl Trace {
+    pub fn open(path: &Path) -> Result<Trace> {
+        let file = File::open(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+        let len = file.metadata().with_context(|| format!("{}: cannot be read", path.display()))?.len();
+        let mut header = [0; HEADER_BYTES as usize];
+        file.read_exact_at(&mut header, 0).ok().with_context(|| format!("{}: not a trace", path.display()))?;
+        ensure!(header[..8] == MAGIC, "{}: not a trace; `strobe record --exact=trace` makes one", path.display());
+        let is_known = header[8..] == VERSION.to_le_bytes();
+        ensure!(is_known, "{}: a trace of another version of strobe", path.display());
+        let mut trace = Trace {
+            file,
+            chunks: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            names: HashMap::new(),
+            damage: None,
+        };
+        let mut at = HEADER_BYTES;
+        while at < len && trace.damage.is_none() {
+            match trace.take_frame(at, len) {
+                Ok(next) => at = next,
+                Err(error) => trace.damage = Some(format!("{error:#}; what is before byte {at} of {len} can be read")),
+            }
+        }
+        trace.chunks.values_mut().for_each(|chunks| chunks.sort_by_key(|chunk| chunk.sequence));
+        Ok(trace)
+    }
+
+    fn take_frame(&mut self, at: u64, end: u64) -> Result<u64> {
+        let mut header = [0; FRAME_HEADER_BYTES as usize];
+        self.file.read_exact_at(&mut header, at).context("a frame is cut off")?;
+        let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
+        let (kind, len, checksum) = (number(0), number(4), number(8));
+        let content_at = at + FRAME_HEADER_BYTES;
+        ensure!(len <= MAX_FRAME_BYTES && content_at + u64::from(len) <= end, "a frame is cut off");
+        let mut content = vec![0; len as usize];
+        self.file.read_exact_at(&mut content, content_at).context("a frame cannot be read")?;
+        ensure!(crc32fast::hash(&content) == checksum, "a checksum is wrong");
+        match kind {
+            WORDS => self.take_words(&content, content_at)?,
+            FACTS => self.take_fact(&content)?,
+            _ => bail!("a frame of unknown kind"),
+        }
+        Ok(content_at + u64::from(len))
+    }
+
+    fn take_words(&mut self, content: &[u8], at: u64) -> Result<()> {
+        let (header, packed) = content.split_at_checked(CHUNK_HEADER_BYTES).context("a frame without a header")?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
+        let (process, thread) = (word(0) as u32, (word(0) >> 32) as u32);
+        let at = at + CHUNK_HEADER_BYTES as u64;
+        let chunk = ChunkAt { sequence: word(8), at, len: packed.len(), n_words: word(16) };
+        self.chunks.entry((process, thread)).or_default().push(chunk);
+        Ok(())
+    }
+
+    fn take_fact(&mut self, content: &[u8]) -> Result<()> {
+        let text = zstd::bulk::decompress(content, MAX_FRAME_BYTES as usize).context("facts cannot be unpacked")?;
+        match serde_json::from_slice(&text).context("facts cannot be understood")? {
+            Fact::Process { process, pid, command } => {
+                let known = self.processes.entry(process).or_default();
+                (known.pid, known.command) = (pid, command);
+            }
+            Fact::Module { process, first_key, path, functions } => {
+                let known = self.processes.entry(process).or_default();
+                let functions = functions.into_iter();
+                known.functions.extend(functions.map(|each| (first_key + each.key, (path.clone(), each.entry))));
+            }
+            Fact::Paths { process, paths } => {
+                let known = self.processes.entry(process).or_default();
+                known.paths.extend(paths.into_iter().map(|path| (path.word, path)));
+            }
+            Fact::Underway { process, thread, paths } => {
+                self.processes.entry(process).or_default().underway.entry(thread).or_default().extend(paths);
+            }
+            Fact::Names { path, names } => {
+                self.names.extend(names.into_iter().map(|(at, name)| ((path.clone(), at), name)));
+            }
+            Fact::End { process, n_lost } => {
+                self.processes.entry(process).or_default().n_lost = Some(n_lost);
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes and threads that have words.
+    pub fn threads(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.chunks.keys().copied()
+    }
+
+    /// Words of a thread.
+    pub fn n_words(&self, thread: (u32, u32)) -> u64 {
+        self.chunks.get(&thread).into_iter().flatten().map(|chunk| chunk.n_words).sum()
+    }
+
+    /// Hands on the words of a thread from a place on, in parts, until the sink has had enough.
+    pub fn for_each_part(
+        &self,
+        thread: (u32, u32),
+        from: u64,
+        sink: &mut dyn FnMut(u64, &[u64]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut first = 0;
+        for (expected, chunk) in (0..).zip(self.chunks.get(&thread).into_iter().flatten()) {
+            ensure!(chunk.sequence == expected, "a part of thread {} is missing", thread.1);
+            if first + chunk.n_words > from {
+                let mut packed = vec![0; chunk.len];
+                self.file.read_exact_at(&mut packed, chunk.at).context("words cannot be read")?;
+                let words = chunk::unpack(&packed, chunk.n_words)?;
+                let skipped = from.saturating_sub(first);
+                if !sink(first + skipped, &words[skipped as usize..])? {
+                    return Ok(());
+                }
+            }
+            first += chunk.n_words;
+        }
+        Ok(())
+    }
+}
