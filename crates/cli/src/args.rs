@@ -8,10 +8,7 @@ use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use crate::args_record::{CtlArgs, RecordArgs};
 use crate::args_tools::ToolCommand;
 use crate::args_view::ViewCommand;
-use crate::props::{
-    DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax,
-    Truncation, View,
-};
+use crate::props::{DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax, TraceRange, Truncation, View};
 
 /// Profile native x86-64 Linux programs as they are: which blocks, edges and paths really run.
 #[derive(Debug, Parser)]
@@ -130,13 +127,30 @@ struct DumpArgs {
 
     #[command(flatten)]
     numbering: NumberingArgs,
+
+    /// Of a trace: blocks in the order in which they ran
+    #[arg(long)]
+    blocks: bool,
+
+    /// Of a trace: only the thread with this id
+    #[arg(long, value_name = "TID")]
+    thread: Option<u32>,
+
+    /// Of a trace: leave out the first N of each thread
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+
+    /// Of a trace: at most N of each thread
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
 }
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
   strobe dump image /usr/bin/gzip | grep ^problem
   strobe dump cfg /usr/bin/gzip | grep unresolved
-  strobe dump paths ./a.out -f main";
+  strobe dump paths ./a.out -f main
+  strobe dump trace profile.strobe.trace --from 1000 --limit 20";
 
 #[derive(Debug, ClapArgs)]
 struct ModuleArgs {
@@ -216,6 +230,7 @@ impl DumpArgs {
             module: self.module.into_props(),
             function: self.function.as_deref().map(FunctionSelector::parse),
             numbering: self.numbering.into_props(),
+            range: TraceRange { by_block: self.blocks, thread: self.thread, from: self.from, limit: self.limit },
         }
     }
 }

@@ -97,7 +97,7 @@ pub struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
     probe: Probe,
 
-    /// Count all: paths, =header-paths, =blocks, =contexts, =context-paths
+    /// Count all: paths, =header-paths, =blocks, =contexts, =context-paths; =trace
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "paths",
           hide_possible_values = true, group = "staying", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,
@@ -243,6 +243,10 @@ impl RecordArgs {
         ];
         let what = self.pep.map_or(self.exact, |_| Some(Exact::SampledPaths));
         let exact = checked(what, self.metric.as_ref(), self.per_call_site);
+        if what == Some(Exact::Trace) && noted.iter().any(|&(is_on, _)| is_on) {
+            let message = "--exact=trace does not go with --values and the like\n";
+            clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit()
+        }
         // What bursts note goes as it is.
         let is_compressed = exact.is_some() && self.value_stream.is_none();
         RecordProps {

@@ -27,8 +27,8 @@ mod report;
 mod symbols;
 mod threads;
 mod tools;
-mod trace;
 mod top;
+mod trace;
 mod view;
 
 use std::io::{self, BufWriter, Write as _};

@@ -181,6 +181,21 @@ pub struct DumpProps {
     /// `None`: all functions.
     pub function: Option<FunctionSelector>,
     pub numbering: NumberingProps,
+    /// What of a trace is wanted.
+    pub range: TraceRange,
+}
+
+/// A part of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceRange {
+    /// Blocks in the order in which they ran, instead of paths in the order in which they ended.
+    pub by_block: bool,
+    /// `None`: all threads.
+    pub thread: Option<u32>,
+    /// Lines of each thread to leave out.
+    pub from: u64,
+    /// `None`: all that follow.
+    pub limit: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -241,6 +256,8 @@ pub enum Stage {
     Paths,
     /// Instrumented copies, disassembled beside the originals
     Emit,
+    /// A trace (`record --exact=trace`): paths as they ended, thread by thread
+    Trace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ mod cfg;
 mod emit;
 mod image;
 mod paths;
+mod trace;
 
 use std::io::Write;
 
@@ -19,6 +20,9 @@ use crate::props::{DumpProps, Stage};
 use crate::threads::Threads;
 
 pub fn run(props: &DumpProps, out: &mut impl Write) -> Result<()> {
+    if props.stage == Stage::Trace {
+        return trace::print(&props.module.binary, props.range, out);
+    }
     let progress = Progress::new();
     let files = Files::read(&props.module, &progress)?;
     if let (Stage::Image, None) = (props.stage, &props.function) {
@@ -41,7 +45,7 @@ pub fn run(props: &DumpProps, out: &mut impl Write) -> Result<()> {
         match props.stage {
             Stage::Image => image::print_function(&module.image, &function.parts, out)?,
             Stage::Cfg => cfg::print(&module, function, out)?,
-            Stage::Emit => {}
+            Stage::Emit | Stage::Trace => {}
             Stage::Paths => paths::print(&module, function, props.numbering, selected.is_some(), out)?,
         }
     }

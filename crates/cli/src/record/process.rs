@@ -58,7 +58,7 @@ pub struct Watched {
     /// If events are to end when that is known.
     pub converging: Option<Converging>,
     /// If paths are traced.
-    pub trace: Option<ProcessTrace>,
+    pub path_trace: Option<ProcessTrace>,
     /// What was under way when threads ended.
     pub stops: Vec<Stopped>,
 }
@@ -126,7 +126,7 @@ impl Watched {
             retired: Vec::new(),
             events: Messages::default(),
             converging: props.tolerance.map(Converging::new),
-            trace: None,
+            path_trace: None,
             stops: Vec::new(),
         }
     }

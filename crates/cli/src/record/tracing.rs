@@ -10,14 +10,13 @@ use std::rc::Rc;
 use flow::callgraph::FunctionId;
 use flow::graph::{BlockId, EdgeId};
 use flow::{FunctionFlow, ModuleFlow, Transfer};
-use image::Svma;
 use rustc_hash::{FxHashMap, FxHashSet};
 use wire::trace::Mark;
 
 use crate::record::exact::counts::{self, Decoded, Numbering, Stop};
 use crate::record::process::{Module, Watched};
 use crate::trace::chunk::Packer;
-use crate::trace::facts::{BlockFact, End, Fact, Function, PathFact, Start, UnderwayPath};
+use crate::trace::facts::{BlockFact, End, Fact, Function, NO_NUMBER, PathFact, Start};
 use crate::trace::file::{Label, Writer};
 
 /// Words of a full chunk.
@@ -146,10 +145,9 @@ impl ProcessTrace {
         if !self.described.insert(first_key) {
             return;
         }
-        let copy = &translation.copy;
-        let keyed = copy.cells().iter().filter(|cell| cell.kind == emit::CellKind::HashedPaths);
-        let functions =
-            keyed.map(|cell| Function { key: cell.to, entry: copy.base().offset(u64::from(cell.at)).0 }).collect();
+        let base = translation.copy.base();
+        let function = |cell: &emit::Cell| Function { key: cell.to, entry: base.offset(u64::from(cell.at)).0 };
+        let functions = keyed_cells(module).map(function).collect();
         let path = module.mapped.path.display().to_string();
         writer.fact(&Fact::Module { process: self.process, first_key, path, functions });
     }
@@ -160,50 +158,72 @@ impl ProcessTrace {
         let index = keyed.partition_point(|&(first, _)| first <= key).checked_sub(1)?;
         let (first, module) = keyed[index];
         let translation = module.translation.as_ref()?;
-        let blocks = translation.blocks.get()?;
-        let flow = blocks.flow();
+        let flow = translation.blocks.get()?.flow();
         let numbered = self.numberings.entry(key).or_insert_with(|| {
-            let cells = translation.copy.cells().iter();
-            let cell = cells.filter(|cell| cell.kind == emit::CellKind::HashedPaths).find(|cell| cell.to == key - first)?;
-            let entry = translation.copy.base().offset(u64::from(cell.at));
-            let id = counts::function_entered_at(flow, entry)?;
+            let cell = keyed_cells(module).find(|cell| cell.to == key - first)?;
+            let id = counts::function_entered_at(flow, translation.copy.base().offset(u64::from(cell.at)))?;
             Some(Rc::new(Numbered { id, numbering: numbering(&flow.functions[id.index()]) }))
         });
         let numbered = Rc::clone(numbered.as_ref()?);
-        let function = &flow.functions[numbered.id.index()];
         let (path, is_whole) = match numbered.numbering.decode(word & 0xffff_ffff)? {
             Decoded::Whole(path) => (path, true),
             Decoded::Rest(path) => (path, false),
         };
-        let start = match path.blocks.first() {
-            Some(&block) if is_whole && is_entered_at(function, block) => Start::Entry,
-            Some(&block) if is_whole && !function.cfg.graph.is_entry(block) => Start::Cut,
-            _ => Start::Middle,
-        };
-        let last = path.blocks.len().saturating_sub(1);
-        let block_fact = |(index, &block): (usize, &BlockId)| {
-            let facts = function.cfg.block(block);
-            let calls = match facts.transfer {
-                Transfer::Call(target) if index < last || goes_on(function, path.end) => Some(target.0),
-                Transfer::IndirectCall if index < last || goes_on(function, path.end) => Some(0),
-                _ => None,
-            };
-            BlockFact { at: facts.range.start.0, calls }
-        };
-        let facts = path.blocks.iter().enumerate().map(block_fact).collect();
-        Some(PathFact { word, start, blocks: facts, end: end(flow, numbered.id, &path.blocks, path.end) })
+        Some(path_fact(word, flow, numbered.id, &path.blocks, Some(path.end), is_whole))
     }
 
     /// Writes what was under way when threads ended.
-    pub fn write_underway(&self, stops: &[(u32, &Module, Stop)], writer: &mut Writer) {
-        let mut threads: BTreeMap<u32, Vec<UnderwayPath>> = BTreeMap::new();
+    pub fn write_underway(
+        &self,
+        stops: &[(u32, &Module, Stop)],
+        first_key: &dyn Fn(&Module) -> Option<u32>,
+        writer: &mut Writer,
+    ) {
+        let mut threads: BTreeMap<u32, Vec<PathFact>> = BTreeMap::new();
         for &(thread, module, stop) in stops {
-            threads.entry(thread).or_default().extend(underway_path(module, stop));
+            let path = first_key(module).and_then(|first| underway_path(module, first, stop));
+            threads.entry(thread).or_default().extend(path);
         }
         for (thread, paths) in threads {
             writer.fact(&Fact::Underway { process: self.process, thread, paths });
         }
     }
+}
+
+/// Cells of a module that say which key a function has.
+fn keyed_cells(module: &Module) -> impl Iterator<Item = &emit::Cell> {
+    let cells = module.translation.iter().flat_map(|translation| translation.copy.cells());
+    cells.filter(|cell| cell.kind == emit::CellKind::HashedPaths)
+}
+
+/// A path as the file has it; without an end if it has not ended.
+fn path_fact(
+    word: u64,
+    flow: &ModuleFlow,
+    id: FunctionId,
+    blocks: &[BlockId],
+    end: Option<EdgeId>,
+    is_whole: bool,
+) -> PathFact {
+    let function = &flow.functions[id.index()];
+    let start = match blocks.first() {
+        Some(&block) if is_whole && is_entered_at(function, block) => Start::Entry,
+        Some(&block) if is_whole && !function.cfg.graph.is_entry(block) => Start::Cut,
+        _ => Start::Middle,
+    };
+    let last = blocks.len().saturating_sub(1);
+    let comes_back = end.is_some_and(|end| function.cfg.graph.edge(end).to.is_some());
+    let fact = |(index, &block): (usize, &BlockId)| {
+        let block = function.cfg.block(block);
+        let called = match block.transfer {
+            Transfer::Call(target) => Some(target.0),
+            Transfer::IndirectCall => Some(0),
+            _ => None,
+        };
+        BlockFact { at: block.range.start.0, calls: called.filter(|_| index < last || comes_back) }
+    };
+    let end = end.map_or(End::Stop, |end| end_fact(flow, id, blocks, end));
+    PathFact { word, start, blocks: blocks.iter().enumerate().map(fact).collect(), end }
 }
 
 fn numbering(function: &FunctionFlow) -> Numbering {
@@ -217,12 +237,7 @@ fn is_entered_at(function: &FunctionFlow, block: BlockId) -> bool {
     entries.any(|(&entry, kind)| entry == block && matches!(kind, Primary | Secondary))
 }
 
-/// Whether control stays in the function when a path ends.
-fn goes_on(function: &FunctionFlow, edge: EdgeId) -> bool {
-    function.cfg.graph.edge(edge).to.is_some()
-}
-
-fn end(flow: &ModuleFlow, id: FunctionId, blocks: &[BlockId], edge: EdgeId) -> End {
+fn end_fact(flow: &ModuleFlow, id: FunctionId, blocks: &[BlockId], edge: EdgeId) -> End {
     let cfg = &flow.functions[id.index()].cfg;
     let is_own = |block: BlockId| flow.function_containing(cfg.block(block).range.start) == Some(id);
     let to = cfg.graph.edge(edge).to;
@@ -240,40 +255,35 @@ fn end(flow: &ModuleFlow, id: FunctionId, blocks: &[BlockId], edge: EdgeId) -> E
     }
 }
 
-fn underway_path(module: &Module, stop: Stop) -> Option<UnderwayPath> {
+fn underway_path(module: &Module, first_key: u32, stop: Stop) -> Option<PathFact> {
     let translation = module.translation.as_ref()?;
     let (index, code) = (translation.blocks.get()?, translation.code.get()?);
     let truncation = emit::Counting::TracedPaths.truncation();
-    let base = translation.copy.base();
-    let of_module = counts::Module { id: module.id, flow: index.flow(), base, code, truncation };
+    let (flow, base) = (index.flow(), translation.copy.base());
+    let of_module = counts::Module { id: module.id, flow, base, code, truncation };
     let unfinished = *counts::unfinished(&of_module, &[stop]).first()?;
-    let address = |at: u32| -> Svma { base.offset(u64::from(at)) };
-    let entry = address(unfinished.function);
-    let id = counts::function_entered_at(index.flow(), entry)?;
-    let function = &index.flow().functions[id.index()];
-    let at = function.cfg.block_at(address(unfinished.at))?;
+    let key = first_key + keyed_cells(module).find(|cell| cell.at == unfinished.function)?.to;
+    let id = counts::function_entered_at(flow, base.offset(u64::from(unfinished.function)))?;
+    let function = &flow.functions[id.index()];
+    let at = function.cfg.block_at(base.offset(u64::from(unfinished.at)))?;
     let (blocks, is_whole) = match numbering(function).decode_unfinished(at, unfinished.register)? {
         Decoded::Whole(blocks) => (blocks, true),
         Decoded::Rest(blocks) => (blocks, false),
     };
-    Some(UnderwayPath {
-        module: module.mapped.path.display().to_string(),
-        function: entry.0,
-        is_whole,
-        blocks: blocks.into_iter().map(|block| function.cfg.block(block).range.start.0).collect(),
-    })
+    let word = u64::from(key) << 32 | u64::from(NO_NUMBER);
+    Some(path_fact(word, flow, id, &blocks, None, is_whole))
 }
 
 /// Takes the words that a process has sent; if it is the last time, all that are left. How many.
 pub fn drain(watched: &mut Watched, writer: &mut Writer, is_last: bool) -> u64 {
-    let Watched { process, trace: Some(trace), .. } = watched else { return 0 };
+    let Watched { process, path_trace: Some(trace), .. } = watched else { return 0 };
     let mut sink = |area: usize, words: &[u64]| trace.take(area, words, writer);
     if is_last { process.salvage_words(&mut sink) } else { process.drain_words(&mut sink) }
 }
 
 /// Writes what is known so far.
 pub fn write(watched: &mut Watched, writer: &mut Writer) {
-    let Watched { process, modules, retired, trace: Some(trace), .. } = watched else { return };
+    let Watched { process, modules, retired, path_trace: Some(trace), .. } = watched else { return };
     let modules: Vec<&Module> = modules.iter().chain(retired.iter()).collect();
     let first_key = |module: &Module| Some(process.first_counters(module.placed?).key);
     trace.write(&modules, &first_key, writer);

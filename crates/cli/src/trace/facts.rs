@@ -13,7 +13,7 @@ pub enum Fact {
     Module { process: u32, first_key: u32, path: String, functions: Vec<Function> },
     Paths { process: u32, paths: Vec<PathFact> },
     /// Paths that were under way when a thread ended, the innermost function's first.
-    Underway { process: u32, thread: u32, paths: Vec<UnderwayPath> },
+    Underway { process: u32, thread: u32, paths: Vec<PathFact> },
     Names { path: String, names: Vec<(u64, String)> },
     /// A process has ended, or is no longer recorded; so many of its words are not in the file.
     End { process: u32, n_lost: u64 },
@@ -29,7 +29,7 @@ pub struct Function {
 /// What the number of a path stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathFact {
-    /// As in the trace.
+    /// As in the trace; of a path that has not ended, with the number [`NO_NUMBER`].
     pub word: u64,
     pub start: Start,
     pub blocks: Vec<BlockFact>,
@@ -50,7 +50,7 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockFact {
     pub at: u64,
-    /// The function that it calls, 0 if that is not fixed; nothing if it ends otherwise, or the path ends here.
+    /// The function that it called and that came back, 0 if that is not fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
 }
@@ -63,15 +63,9 @@ pub enum End {
     Cut(u64),
     /// Control goes to another function, whose return will be this one's; 0 if it is not fixed which.
     Jump(u64),
-    /// A call that does not return, or a trap.
+    /// A call that does not return, or a trap; of a path that has not ended, the last block that it came to.
     Stop,
 }
 
-/// Blocks of a path that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnderwayPath {
-    pub module: String,
-    pub function: u64,
-    pub is_whole: bool,
-    pub blocks: Vec<u64>,
-}
+/// The number of a path that has not ended.
+pub const NO_NUMBER: u32 = u32::MAX;

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustc_hash::FxHashMap;
 
 use super::chunk::{self, Packed};
-use super::facts::{Fact, PathFact, UnderwayPath};
+use super::facts::{Fact, PathFact};
 
 const MAGIC: [u8; 8] = *b"strobeTR";
 /// Changes with the format.
@@ -149,7 +149,7 @@ pub struct Process {
     pub functions: FxHashMap<u32, (String, u64)>,
     pub paths: FxHashMap<u64, PathFact>,
     /// By thread.
-    pub underway: BTreeMap<u32, Vec<UnderwayPath>>,
+    pub underway: BTreeMap<u32, Vec<PathFact>>,
     /// Words that are missing, if the process was recorded to its end.
     pub n_lost: Option<u64>,
 }

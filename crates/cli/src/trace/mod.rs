@@ -13,6 +13,7 @@
 pub mod chunk;
 pub mod facts;
 pub mod file;
+pub mod order;
 
 /// Where the trace of a profile is.
 pub fn path_beside(profile: &std::path::Path) -> std::path::PathBuf {

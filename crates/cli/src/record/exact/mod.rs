@@ -127,7 +127,7 @@ impl Totals {
                 *counter = counter.wrapping_add(count);
             }
         });
-        if let Some(trace) = &watched.trace {
+        if let Some(trace) = &watched.path_trace {
             for (&word, &count) in &trace.counts {
                 let Some((module, function)) = owner(&key_places, (word >> 32) as u32) else { continue };
                 if let Some(module) = modules.get_mut(&module) {
@@ -136,7 +136,7 @@ impl Totals {
             }
         }
         // The ring of a trace lies where the tables would be.
-        let n_tables = if watched.trace.is_some() { 0 } else { watched.process.n_areas() };
+        let n_tables = if watched.path_trace.is_some() { 0 } else { watched.process.n_areas() };
         let tables = (0..n_tables).try_for_each(|area| {
             let mut contexts = AreaContexts::default();
             watched.process.for_each_context(area, &mut |place, entry| contexts.insert(place, entry))?;

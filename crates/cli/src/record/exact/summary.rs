@@ -10,6 +10,7 @@ use crate::props::{Exact, ExactProps};
 use crate::record::session::Session;
 use crate::record::summary::{Ending, Modules};
 use crate::record::value_summary;
+use crate::trace::file::Writer;
 
 fn what(exact: ExactProps) -> String {
     let counted = match exact.what {
@@ -132,8 +133,33 @@ pub fn facts(
     ];
     facts.extend(cache_facts(totals, outcome, exact));
     facts.extend(sampled);
+    facts.extend(trace_facts(session));
     facts.extend(value_summary::facts(session, &modules));
     facts
+}
+
+/// Where the trace is, and how large.
+fn trace_facts(session: &Session<'_>) -> Vec<(&'static str, String)> {
+    let Some(trace) = &session.trace else { return Vec::new() };
+    vec![
+        ("trace_file", trace.path().display().to_string()),
+        ("trace_records", trace.n_words().to_string()),
+        ("trace_bytes", trace.n_bytes().to_string()),
+        ("trace_raw_bytes", (trace.n_words() * 8).to_string()),
+        ("trace_records_lost", (session.exact.n_words_lost + trace.n_unwritten()).to_string()),
+    ]
+}
+
+fn trace_line(session: &Session<'_>, trace: &Writer) -> String {
+    let per_record = trace.n_bytes() as f64 / (trace.n_words() as f64).max(1.0);
+    let n_lost = session.exact.n_words_lost + trace.n_unwritten();
+    let lost = if n_lost == 0 { "none lost".to_owned() } else { format!("{} LOST", thousands(n_lost)) };
+    format!(
+        "{} records in {} bytes, {per_record:.3} bytes each, {lost}: {}",
+        thousands(trace.n_words()),
+        thousands(trace.n_bytes()),
+        trace.path().display()
+    )
 }
 
 /// How paths were sampled.
@@ -190,6 +216,9 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
             "sampled",
             format!("{n_samples} path ends at {n_ticks} ticks; counts are samples: compare shares, not numbers"),
         );
+    }
+    if let Some(trace) = &session.trace {
+        line("trace", trace_line(session, trace));
     }
     let modules = Modules::of(session);
     for (name, text) in value_summary::lines(session, &modules) {

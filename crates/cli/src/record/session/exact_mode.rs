@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::record::exact;
-use crate::record::process::Watched;
+use crate::record::process::{Module, Watched};
 use crate::record::session::Session;
 use crate::record::tracing;
 use crate::trace::facts::Fact;
@@ -57,11 +57,12 @@ impl Session<'_> {
     pub(super) fn end_trace(&mut self, watched: &mut Watched) {
         let Some(writer) = &mut self.trace else { return };
         tracing::write(watched, writer);
-        let Watched { trace: Some(trace), modules, stops, process, .. } = watched else { return };
+        let Watched { path_trace: Some(trace), modules, stops, process, .. } = watched else { return };
         let module_at = |base: u64| modules.iter().find(|module| module.mapped.base == base);
         let stops: Vec<_> =
             stops.iter().filter_map(|each| Some((each.thread, module_at(each.module_base)?, each.stop))).collect();
-        trace.write_underway(&stops, writer);
+        let first_key = |module: &Module| Some(process.first_counters(module.placed?).key);
+        trace.write_underway(&stops, &first_key, writer);
         let n_lost = process.event_counters().lost;
         self.exact.n_words_lost += n_lost;
         writer.fact(&Fact::End { process: trace.number(), n_lost });

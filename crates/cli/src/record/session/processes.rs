@@ -51,7 +51,7 @@ impl Session<'_> {
         if let Some(writer) = &mut self.trace {
             let number = self.n_processes as u32;
             writer.fact(&Fact::Process { process: number, pid: process.pid(), command });
-            watched.trace = Some(ProcessTrace::new(number));
+            watched.path_trace = Some(ProcessTrace::new(number));
         }
         if self.tick_source == TickSource::Perf {
             match process.start_perf_ticks(interval_ns(setting.rate_hz)) {
