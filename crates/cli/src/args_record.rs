@@ -97,7 +97,7 @@ pub struct RecordArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace)]
     probe: Probe,
 
-    /// Count all: paths, =header-paths, =blocks, =contexts, =context-paths; =trace
+    /// Count all: =header-paths, =blocks, =contexts, =context-paths, =trace
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "paths",
           hide_possible_values = true, group = "staying", conflicts_with_all = ["overhead", "rate", "burst", "samples", "keep_trace", "verify", "probe"])]
     exact: Option<Exact>,

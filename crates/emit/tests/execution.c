@@ -407,6 +407,7 @@ HARNESS int main(int n_arguments, char **arguments) {
     FIELD(uint32_t, SAMPLES_WANTED) = strtoul(arguments[8], 0, 10);
     FIELD(uint32_t, ENDS_BETWEEN) = FIELD(uint32_t, ENDS_TO_SKIP) = strtoul(arguments[9], 0, 10);
     FIELD(uint64_t, SAMPLING_TICK) = 1ul << 32 | 1;
+    FIELD(uint64_t, NEXT_EVENT) = EVENTS_EMPTY;
     struct sigaction action = {.sa_sigaction = on_native_step, .sa_flags = SA_SIGINFO};
     if (sigaction(SIGTRAP, &action, 0)) return 13;
     for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
@@ -434,6 +435,11 @@ HARNESS int main(int n_arguments, char **arguments) {
     file = fopen(arguments[6], "wb");
     for (uint64_t *entry = (uint64_t *)(header + PATHS), *end = entry + 2 * N_PATH_ENTRIES; entry < end; entry += 2)
         if (entry[0] && (fwrite(entry, 8, 2, file) != 2 || fwrite(entry + (PATH_METRIC - PATHS) / 8, 8, 1, file) != 1)) return 18;
+    // Or what the trace has of them, each once.
+    for (uint64_t at = EVENTS_EMPTY; at != FIELD(uint64_t, NEXT_EVENT); at++) {
+        uint64_t entry[3] = {*(uint64_t *)(header + EVENTS_END + at * 8), 1, 0};
+        if (fwrite(entry, sizeof entry, 1, file) != 1) return 18;
+    }
     if (fclose(file)) return 19;
     return recover_after_any_step(atol(arguments[7]));
 }

@@ -1,7 +1,8 @@
 //! Cost of exact mode: CPU time of programs that count everything, against their own.
 //!
 //! A multiple is large beside the noise of a machine, so whole runs are compared: native and each kind of counting in turn, several times, and of
-//! each the fastest counts. The CPU time of strobe itself is shown beside.
+//! each the fastest counts. The CPU time of strobe itself is shown beside, that of
+//! the last kind: where there is a trace, strobe packs it while the program runs.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ pub const PATH_CYCLES: Kind = ("path cycles", "--exact=paths --metric=cycles");
 /// Calling contexts with cycles in each.
 pub const CONTEXT_CYCLES: Kind = ("context cycles", "--exact=contexts --metric=cycles");
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     ("nothing", "--exact=nothing"),
     ("blocks", "--exact=blocks"),
     PATHS,
@@ -32,6 +33,8 @@ const KINDS: [Kind; 7] = [
     CONTEXT_PATHS,
     PATH_CYCLES,
     CONTEXT_CYCLES,
+    ("cache", "--exact=paths --metric=l1d"),
+    ("trace", "--exact=trace"),
 ];
 
 /// What a program took.

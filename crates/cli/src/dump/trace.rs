@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use rustc_hash::FxHashMap;
 use wire::trace::Mark;
 
 use crate::props::TraceRange;
@@ -29,7 +30,8 @@ pub fn print(path: &Path, range: TraceRange, out: &mut impl Write) -> Result<()>
     }
     for thread in threads {
         let Some(process) = trace.processes.get(&thread.0) else { continue };
-        let printer = Printer { trace: &trace, process, thread: thread.1 };
+        let names = process.functions.iter().map(|(&key, (module, entry))| (key, name(&trace, module, *entry))).collect();
+        let printer = Printer { trace: &trace, process, thread: thread.1, names };
         writeln!(out, "thread {} process={} records={}", thread.1, thread.0, trace.n_words(thread))?;
         if range.by_block {
             printer.print_blocks(thread, range, out)?;
@@ -47,6 +49,8 @@ struct Printer<'a> {
     trace: &'a Trace,
     process: &'a Process,
     thread: u32,
+    /// Of functions, by key.
+    names: FxHashMap<u32, String>,
 }
 
 impl Printer<'_> {
@@ -109,14 +113,16 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn function_name(&self, word: u64) -> String {
-        let key = (word >> 32) as u32;
-        let Some((module, entry)) = self.process.functions.get(&key) else { return format!("key:{key}") };
-        let file = module.rsplit('/').next().unwrap_or(module);
-        match self.trace.names.get(&(module.clone(), *entry)) {
-            Some(name) => format!("{file}!{name}"),
-            None => format!("{file}+{entry:#x}"),
-        }
+    fn function_name(&self, word: u64) -> &str {
+        self.names.get(&((word >> 32) as u32)).map_or("?", String::as_str)
+    }
+}
+
+fn name(trace: &Trace, module: &str, entry: u64) -> String {
+    let file = module.rsplit('/').next().unwrap_or(module);
+    match trace.names.get(&(module.to_owned(), entry)) {
+        Some(name) => format!("{file}!{name}"),
+        None => format!("{file}+{entry:#x}"),
     }
 }
 

@@ -157,7 +157,8 @@ impl ProcessTrace {
         let key = (word >> 32) as u32;
         let index = keyed.partition_point(|&(first, _)| first <= key).checked_sub(1)?;
         let (first, module) = keyed[index];
-        let translation = module.translation.as_ref()?;
+        // Of a module that is still to come, its neighbour knows nothing.
+        let translation = module.translation.as_ref().filter(|known| key - first < known.copy.n_keys())?;
         let flow = translation.blocks.get()?.flow();
         let numbered = self.numberings.entry(key).or_insert_with(|| {
             let cell = keyed_cells(module).find(|cell| cell.to == key - first)?;
@@ -208,7 +209,8 @@ fn path_fact(
     let function = &flow.functions[id.index()];
     let start = match blocks.first() {
         Some(&block) if is_whole && is_entered_at(function, block) => Start::Entry,
-        Some(&block) if is_whole && !function.cfg.graph.is_entry(block) => Start::Cut,
+        Some(&block) if is_whole && function.cfg.graph.is_entry(block) => Start::Landing,
+        Some(_) if is_whole => Start::Cut,
         _ => Start::Middle,
     };
     let last = blocks.len().saturating_sub(1);

@@ -15,9 +15,12 @@
 use anyhow::{Context as _, Result, ensure};
 use rustc_hash::FxHashMap;
 
-/// Entries of the table.
-const TABLE_BITS: u32 = 16;
+/// Entries of the table: what fits into a cache.
+const TABLE_BITS: u32 = 14;
+const TABLE_LEN: usize = 1 << TABLE_BITS;
 const MASK: u32 = (1 << TABLE_BITS) - 1;
+/// Entries of the table of numbers that were looked up last.
+const RECENT_BITS: u32 = 10;
 /// How far older words move up in the hash; after `TABLE_BITS / SHIFT` words one is forgotten.
 const SHIFT: u32 = 4;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -30,20 +33,28 @@ pub const MAX_WORDS: u64 = 1 << 26;
 struct Slot {
     word: u64,
     number: u32,
-    /// How often it was right.
+    /// How often it was right since it was last wrong.
     hits: u32,
+}
+
+/// The upper bits of a hash.
+#[inline]
+fn upper(word: u64, n_bits: u32) -> u32 {
+    (word.wrapping_mul(FACTOR) >> (64 - n_bits)) as u32
 }
 
 #[inline]
 fn next_context(context: u32, word: u64) -> u32 {
-    (context << SHIFT ^ (word.wrapping_mul(FACTOR) >> (64 - TABLE_BITS)) as u32) & MASK
+    (context << SHIFT ^ upper(word, TABLE_BITS)) & MASK
 }
 
 /// A chunk that is being filled.
 #[derive(Debug, Default)]
 pub struct Packer {
-    /// Empty until the first word.
-    table: Vec<Slot>,
+    /// Nothing until the first word.
+    table: Option<Box<[Slot; TABLE_LEN]>>,
+    /// Words that were not expected, with their numbers.
+    recent: Vec<(u64, u32)>,
     context: u32,
     run: u64,
     runs: Vec<u8>,
@@ -70,20 +81,16 @@ impl Packer {
     }
 
     pub fn push(&mut self, words: &[u64]) {
-        if self.table.is_empty() {
-            self.table = vec![Slot::default(); 1 << TABLE_BITS];
-        }
+        let mut table = self.table.take().unwrap_or_else(|| Box::new([Slot::default(); TABLE_LEN]));
         let (mut context, mut run) = (self.context, self.run);
         for &word in words {
-            let slot = &mut self.table[context as usize];
+            let slot = &mut table[(context & MASK) as usize];
             if slot.word == word {
                 slot.hits += 1;
                 run += 1;
             } else {
-                let old = *slot;
                 let number = self.number_of(word);
-                self.table[context as usize] = Slot { word, number, hits: 0 };
-                // An entry that nobody has used yet has no hits.
+                let old = std::mem::replace(slot, Slot { word, number, hits: 0 });
                 self.add_hits(old);
                 self.counts[number as usize] += 1;
                 put(&mut self.runs, run);
@@ -92,17 +99,28 @@ impl Packer {
             }
             context = next_context(context, word);
         }
-        (self.context, self.run) = (context, run);
+        (self.table, self.context, self.run) = (Some(table), context, run);
         self.n_words += words.len() as u64;
     }
 
     fn number_of(&mut self, word: u64) -> u32 {
+        if self.recent.is_empty() {
+            self.recent = vec![(0, 0); 1 << RECENT_BITS];
+        }
+        let at = upper(word, RECENT_BITS) as usize;
+        if let Some(&(known, number)) = self.recent.get(at)
+            && known == word
+            && word != 0
+        {
+            return number;
+        }
         let next = self.words.len() as u32;
         let number = *self.index.entry(word).or_insert(next);
         if number == next {
             self.words.push(word);
             self.counts.push(0);
         }
+        self.recent[at] = (word, number);
         number
     }
 
@@ -114,8 +132,8 @@ impl Packer {
 
     /// The chunk, and room for the next.
     pub fn close(&mut self) -> Result<Packed> {
-        let table = std::mem::take(&mut self.table);
-        table.iter().for_each(|&slot| self.add_hits(slot));
+        let table = self.table.take();
+        table.iter().flat_map(|table| table.iter()).for_each(|&slot| self.add_hits(slot));
         put(&mut self.runs, self.run);
         let mut raw = Vec::with_capacity(8 + self.runs.len() + self.numbers.len() + self.words.len() * 8);
         for len in [self.runs.len(), self.numbers.len()] {
@@ -147,7 +165,7 @@ pub fn unpack(bytes: &[u8], n_words: u64) -> Result<Vec<u64>> {
     let len = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| lens[at + byte])) as usize;
     let (mut runs, mut numbers) = (take(len(0))?, take(len(4))?);
     let known: Vec<u64> = parts.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-    let mut table = vec![0u64; 1 << TABLE_BITS];
+    let mut table = vec![0u64; TABLE_LEN];
     let mut words = Vec::with_capacity(n_words as usize);
     let mut context = 0;
     while (words.len() as u64) < n_words {

@@ -43,7 +43,9 @@ pub enum Start {
     Entry,
     /// Another path of the same activation ended just before.
     Cut,
-    /// Behind a call that was not seen to be made, or where an exception was caught: what came before is not known.
+    /// Control came to another entry, mostly by an exception: what of the activation came before did not end.
+    Landing,
+    /// Behind a call that was not seen to be made: what of the path came before is not known.
     Middle,
 }
 

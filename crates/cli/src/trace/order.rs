@@ -211,8 +211,8 @@ impl<'a> Reader<'a> {
                         _ => None,
                     };
                     let has_jumped = next.is_some_and(|next| match next.end {
-                        End::Jump(0) => called != Some(entry),
-                        End::Jump(to) => to == entry,
+                        End::Jump(0) => path.start != Start::Entry || called != Some(entry),
+                        End::Jump(to) => path.blocks.first().is_some_and(|block| block.at == to),
                         _ => false,
                     });
                     if has_jumped {

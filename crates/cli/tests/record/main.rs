@@ -13,6 +13,7 @@ mod cache;
 mod compare;
 mod contexts;
 mod exact;
+mod full_trace;
 mod gdb;
 mod mishaps;
 mod pep;

@@ -3,6 +3,7 @@
 
 use crate::build::{Executable, Program};
 use crate::compare::expect_same;
+use crate::full_trace;
 use crate::process::{Ended, Outcome, Running, cpu_ticks, send_signal};
 use crate::recorder::{
     finish, is_replaced, panic_about_hang, run_native, start_recorded, start_strobe, start_strobe_in,
@@ -22,11 +23,19 @@ fn agent_killed_in_exact_mode() {
     expect_survival(&["--exact"]);
 }
 
+/// What was written until then can be read; the order of each thread is whole up to there.
+#[test]
+fn agent_killed_while_it_writes_a_trace() {
+    let Some(executable) = expect_survival(&["--exact=trace"]) else { return };
+    let text = full_trace::dump(&executable, &["--limit", "1000"]);
+    assert!(text.contains("unfinished") && text.lines().any(|line| line.contains("blocks=0x")), "{text}");
+}
+
 /// The program computes the same if strobe is killed.
 #[track_caller]
-fn expect_survival(options: &[&str]) {
+fn expect_survival(options: &[&str]) -> Option<Executable> {
     if is_replaced() {
-        return;
+        return None;
     }
     let executable = Program::new("spin.c").build();
     let native = run_native(&executable);
@@ -36,6 +45,7 @@ fn expect_survival(options: &[&str]) {
     let result = running.wait_for_file("result").unwrap_or_else(|hang| panic_about_hang("the orphan", &hang));
     assert_eq!(result.as_bytes(), native.files["result"]);
     running.wait_until(|_| cpu_ticks(target).is_none()).unwrap_or_else(|hang| panic_about_hang("the orphan", &hang));
+    Some(executable)
 }
 
 #[test]

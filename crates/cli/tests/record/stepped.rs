@@ -4,6 +4,8 @@
 //! follows which paths each activation of a function took: no counter, no copy and no return table is involved. What both sides agree not
 //! to know is left out: paths that were under way when the program ended, or when `longjmp` or an exception went past the function; and the
 //! rest of a path behind a return site that `longjmp` led to.
+//!
+//! The full trace has the same paths in the same order, thread by thread, and from them follow the blocks in the order in which they ran.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -17,10 +19,11 @@ use image::{Image, Svma};
 
 use crate::build::{Executable, Program};
 use crate::exact::counted;
+use crate::full_trace;
 use crate::recorder::is_replaced;
 
 /// Addresses of a path's blocks, and where its back edge leads.
-type PathKey = (Vec<u64>, Option<u64>);
+pub type PathKey = (Vec<u64>, Option<u64>);
 type Paths = BTreeMap<PathKey, u64>;
 
 /// One executed instruction.
@@ -85,10 +88,34 @@ fn expect_same_paths(source: &'static str, n_paths: usize) {
         for (option, truncation) in
             [("--exact=paths", Truncation::BackEdges), ("--exact=header-paths", Truncation::LoopHeaders)]
         {
-            let expected = paths_of(&flow, truncation, &steps);
+            let Walked { paths: expected, .. } = paths_of(&flow, truncation, &steps);
             assert!(expected.len() >= n_paths, "{what}: only {} paths", expected.len());
             compare(&format!("{what} {option}"), &expected, &recorded_paths(&executable, option));
         }
+        let Walked { paths, ended, ran } = paths_of(&flow, Truncation::BackEdges, &steps);
+        compare(&format!("{what} --exact=trace"), &paths, &recorded_paths(&executable, "--exact=trace"));
+        let found = full_trace::paths(&executable);
+        expect_same_order(&format!("{what}: paths"), ended.into_values().collect(), found);
+        // Where control leaves functions by other ways than it came, or signals arrive, paths do not tell all of the order.
+        if !["stepped/jumps.c", "stepped/handlers.c", "stepped/exceptions.cpp"].contains(&source) {
+            expect_same_order(&format!("{what}: blocks"), ran.into_values().collect(), full_trace::blocks(&executable));
+        }
+    }
+}
+
+/// What each thread did must be the same; which thread is which is not known.
+#[track_caller]
+fn expect_same_order<T: Ord + std::fmt::Debug>(what: &str, mut expected: Vec<Vec<T>>, mut found: Vec<Vec<T>>) {
+    for threads in [&mut expected, &mut found] {
+        threads.retain(|thread| !thread.is_empty());
+        threads.sort();
+    }
+    assert_eq!(found.len(), expected.len(), "{what}: threads");
+    for (expected, found) in expected.iter().zip(&found) {
+        let differing = expected.iter().zip(found).position(|(expected, found)| expected != found);
+        let at = differing.unwrap_or(expected.len().min(found.len()));
+        let lens = (expected.len(), found.len());
+        assert!(expected == found, "{what}: {lens:?}, at {at}: {:x?} is {:x?}", expected.get(at), found.get(at));
     }
 }
 
@@ -136,19 +163,31 @@ fn steps(stepper: &Executable, executable: &Executable) -> Vec<Step> {
 }
 
 /// The paths that steps follow.
-fn paths_of(flow: &ModuleFlow, truncation: Truncation, steps: &[Step]) -> Paths {
-    let mut walker = Walker { flow, truncation, plans: HashMap::new(), paths: Paths::new() };
+fn paths_of(flow: &ModuleFlow, truncation: Truncation, steps: &[Step]) -> Walked {
+    let mut walker = Walker { flow, truncation, plans: HashMap::new(), thread: 0, walked: Walked::default() };
     let mut threads: HashMap<u64, Vec<Activation>> = HashMap::new();
     for step in steps {
+        walker.thread = step.thread;
         walker.step(threads.entry(step.thread).or_default(), step);
     }
     // A jump out of the program's file ends a path, too, though nothing follows.
-    for top in threads.values().filter_map(|activations| activations.last()) {
-        if top.left_block.is_some() && !walker.is_at_call(top) {
+    for (&thread, activations) in &threads {
+        walker.thread = thread;
+        if let Some(top) = activations.last().filter(|top| top.left_block.is_some() && !walker.is_at_call(top)) {
             walker.count(top, None);
         }
     }
-    walker.paths
+    walker.walked
+}
+
+/// What steps amount to.
+#[derive(Debug, Default)]
+struct Walked {
+    paths: Paths,
+    /// By thread: whole paths in the order in which they ended.
+    ended: BTreeMap<u64, Vec<PathKey>>,
+    /// By thread: blocks in the order in which they ran.
+    ran: BTreeMap<u64, Vec<u64>>,
 }
 
 /// A call of a function that has not returned.
@@ -169,7 +208,9 @@ struct Walker<'a> {
     flow: &'a ModuleFlow,
     truncation: Truncation,
     plans: HashMap<FunctionId, PathPlan>,
-    paths: Paths,
+    /// The one whose step it is.
+    thread: u64,
+    walked: Walked,
 }
 
 impl Walker<'_> {
@@ -177,6 +218,7 @@ impl Walker<'_> {
         let Some(function) = self.flow.function_containing(step.at) else { return };
         let cfg = &self.flow.functions[function.index()].cfg;
         if let Some(block) = cfg.block_at(step.at) {
+            self.walked.ran.entry(step.thread).or_default().push(step.at.0);
             self.arrive(activations, function, block, step);
         }
         let Some(top) = activations.last_mut() else { return };
@@ -259,8 +301,9 @@ impl Walker<'_> {
         if ended.is_whole {
             let cfg = &self.flow.functions[ended.function.index()].cfg;
             let address = |&block: &BlockId| cfg.block(block).range.start.0;
-            let key = (ended.path.iter().map(address).collect(), back_to.as_ref().map(address));
-            *self.paths.entry(key).or_default() += 1;
+            let key: PathKey = (ended.path.iter().map(address).collect(), back_to.as_ref().map(address));
+            self.walked.ended.entry(self.thread).or_default().push(key.clone());
+            *self.walked.paths.entry(key).or_default() += 1;
         }
     }
 

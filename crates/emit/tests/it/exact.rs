@@ -41,6 +41,9 @@ fn program(optimization: &str, n_cells: u32) -> Vec<u8> {
         ("ENDS_TO_SKIP", offset::ENDS_TO_SKIP.into()),
         ("ENDS_BETWEEN", offset::ENDS_BETWEEN.into()),
         ("SAMPLING_TICK", offset::SAMPLING_TICK.into()),
+        ("NEXT_EVENT", offset::NEXT_EVENT.into()),
+        ("EVENTS_END", wire::events::EVENTS_END.into()),
+        ("EVENTS_EMPTY", wire::events::EMPTY),
     ];
     defines.extend(values.iter().map(|(name, value)| format!("-D{name}={value:#x}ul")));
     defines.push(format!("-DTARGET_NUMBER={}", offset::TARGET));
@@ -81,7 +84,11 @@ fn run(program: &[u8], copy: &ModuleCopy, wanted: Wanted) -> Counted {
     };
     let hits = words("hits").into_iter().map(|pair| (LO + (pair & 0xffff_ffff), pair >> 32)).collect();
     let table = words("paths");
-    let paths = table.as_chunks::<3>().0.iter().map(|&[key, count, _]| (key, count)).collect();
+    // A trace has paths more than once.
+    let mut paths: HashMap<u64, u64> = HashMap::new();
+    for &[key, count, _] in table.as_chunks::<3>().0 {
+        *paths.entry(key).or_default() += count;
+    }
     let squares = table.as_chunks::<3>().0.iter().map(|&[key, _, squares]| (key, squares)).collect();
     Counted { hits, cells: words("cells"), paths, squares, printed }
 }
@@ -236,6 +243,8 @@ fn paths_are_counted_exactly() {
         ("-O2", Counting::PATH_CYCLES, By::Estimate),
         ("-O2", misses(), By::Estimate),
         ("-O2", Counting::SampledPaths, By::Estimate),
+        ("-O2", Counting::TracedPaths, By::Estimate),
+        ("-O0", Counting::TracedPaths, By::Estimate),
     ];
     for (optimization, counting, by) in ways {
         let (file, copy, result) = counted_by(optimization, counting, by, ALL_SAMPLES);
@@ -280,6 +289,7 @@ fn recovery_from_every_step() {
         (Counting::PATH_CYCLES, 250),
         (misses(), 60),
         (Counting::SampledPaths, 120),
+        (Counting::TracedPaths, 120),
     ];
     for (counting, n_steps) in ways {
         let (_, _, result) = counted("-O2", counting, n_steps);

@@ -111,6 +111,23 @@ impl<'data> Subject<'data> {
     }
 
     /// Every run matters from this byte of the code on.
+    /// All of the code from this byte on, and its rules of recovery.
+    fn bits_matter_from(&self, first: usize) {
+        let good = disassembly(&self.copy());
+        for at in self.layout.code + first..self.layout.literals {
+            for bit in 0..8 {
+                let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << bit;
+                let is_same = || self.changed(flip).is_some_and(|copy| disassembly(&copy) == good);
+                assert!(
+                    self.is_noticed(flip) || is_same(),
+                    "bit {bit} of byte {:#x} of the code",
+                    at - self.layout.code
+                );
+            }
+        }
+        self.runs_matter_from(first);
+    }
+
     fn runs_matter_from(&self, first: usize) {
         for (index, run) in self.copy().runs().iter().enumerate() {
             let at = self.layout.runs + index * RUN_BYTES;
@@ -206,9 +223,7 @@ fn bits_of_code_that_times_paths_matter() {
 }
 
 /// A loop that passes flags from one turn to the next, and a call: what path ends do, and the code that they share, is all that is looked at.
-#[test]
-fn every_bit_of_code_that_samples_paths_matters() {
-    let source = "
+const PATH_ENDS: &str = "
         .globl _start
         _start: clc
         1:      adc (%rsi), %rax
@@ -223,24 +238,28 @@ fn every_bit_of_code_that_samples_paths_matters() {
                 inc %rax
         4:      ret
     ";
-    let file = assemble(source);
+
+#[test]
+fn every_bit_of_code_that_samples_paths_matters() {
+    let file = assemble(PATH_ENDS);
     let subject = Subject::new(&file, Probe::Exact(Counting::SampledPaths), NO_EVENTS);
     let copy = subject.copy();
     assert!(copy.statistics().probes_flags_saved > 0, "{:?}", copy.statistics());
     let stub = copy.runs().iter().find(|run| run.kind == kind::FORWARD && run.saves & saves::RDX != 0).expect("a stub");
-    let good = disassembly(&copy);
-    for at in subject.layout.code + stub.copy as usize..subject.layout.literals {
-        for bit in 0..8 {
-            let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << bit;
-            let is_same = || subject.changed(flip).is_some_and(|copy| disassembly(&copy) == good);
-            assert!(
-                subject.is_noticed(flip) || is_same(),
-                "bit {bit} of byte {:#x} of the code",
-                at - subject.layout.code
-            );
-        }
-    }
-    subject.runs_matter_from(stub.copy as usize);
+    subject.bits_matter_from(stub.copy as usize);
+}
+
+/// Flags are alive at one path end and dead at others, which find no register, one or two.
+#[test]
+fn every_bit_of_code_that_traces_paths_matters() {
+    let file = assemble(PATH_ENDS);
+    let subject = Subject::new(&file, Probe::Exact(Counting::TracedPaths), NO_EVENTS);
+    let copy = subject.copy();
+    assert!(copy.statistics().probes_spilled > 0, "{:?}", copy.statistics());
+    assert!(copy.statistics().probes_dead_register > 0, "{:?}", copy.statistics());
+    // What stubs do is looked at elsewhere.
+    let first = copy.runs().iter().find(|run| run.kind == kind::STRAIGHT).expect("code of the program");
+    subject.bits_matter_from(first.copy as usize);
 }
 
 #[test]

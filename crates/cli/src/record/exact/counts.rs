@@ -104,6 +104,8 @@ pub struct Gaps {
     pub lost_paths: Vec<Gap>,
     /// Functions with numbers of paths that no path has, or more than one, and how often.
     pub unknown_paths: Vec<Gap>,
+    /// Functions that ran and were counted by blocks.
+    pub n_by_blocks: u64,
     /// Calls and jumps of computed addresses out of functions.
     pub n_indirect_calls: u64,
     pub n_indirect_jumps: u64,

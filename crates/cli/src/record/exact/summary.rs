@@ -133,29 +133,39 @@ pub fn facts(
     ];
     facts.extend(cache_facts(totals, outcome, exact));
     facts.extend(sampled);
-    facts.extend(trace_facts(session));
+    facts.extend(trace_facts(session, outcome));
     facts.extend(value_summary::facts(session, &modules));
     facts
 }
 
 /// Where the trace is, and how large.
-fn trace_facts(session: &Session<'_>) -> Vec<(&'static str, String)> {
+fn trace_facts(session: &Session<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {
     let Some(trace) = &session.trace else { return Vec::new() };
     vec![
         ("trace_file", trace.path().display().to_string()),
         ("trace_records", trace.n_words().to_string()),
         ("trace_bytes", trace.n_bytes().to_string()),
         ("trace_raw_bytes", (trace.n_words() * 8).to_string()),
+        ("trace_functions_left_out", n_left_out(outcome).to_string()),
         ("trace_records_lost", (session.exact.n_words_lost + trace.n_unwritten()).to_string()),
     ]
 }
 
-fn trace_line(session: &Session<'_>, trace: &Writer) -> String {
+/// Functions that ran but have no records, because their paths have no numbers.
+fn n_left_out(outcome: &Outcome) -> u64 {
+    outcome.gaps.values().map(|gaps| gaps.n_by_blocks).sum()
+}
+
+fn trace_line(session: &Session<'_>, outcome: &Outcome, trace: &Writer) -> String {
     let per_record = trace.n_bytes() as f64 / (trace.n_words() as f64).max(1.0);
     let n_lost = session.exact.n_words_lost + trace.n_unwritten();
     let lost = if n_lost == 0 { "none lost".to_owned() } else { format!("{} LOST", thousands(n_lost)) };
+    let left_out = match n_left_out(outcome) {
+        0 => String::new(),
+        n => format!("; without {n} functions that are counted by blocks"),
+    };
     format!(
-        "{} records in {} bytes, {per_record:.3} bytes each, {lost}: {}",
+        "{} records in {} bytes, {per_record:.3} bytes each, {lost}{left_out}: {}",
         thousands(trace.n_words()),
         thousands(trace.n_bytes()),
         trace.path().display()
@@ -218,7 +228,7 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
         );
     }
     if let Some(trace) = &session.trace {
-        line("trace", trace_line(session, trace));
+        line("trace", trace_line(session, outcome, trace));
     }
     let modules = Modules::of(session);
     for (name, text) in value_summary::lines(session, &modules) {

@@ -57,6 +57,7 @@ impl<'a> Adder<'a> {
             gaps.unknown_paths.extend(gap(n_unknown));
             flow
         } else {
+            gaps.n_by_blocks += 1;
             let known = self.known(tally);
             let derived = derive(&known);
             gaps.undetermined.extend(gap(derived.n_undetermined));
