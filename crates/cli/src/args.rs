@@ -8,7 +8,10 @@ use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use crate::args_record::{CtlArgs, RecordArgs};
 use crate::args_tools::ToolCommand;
 use crate::args_view::ViewCommand;
-use crate::props::{DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax, TraceRange, Truncation, View};
+use crate::props::{
+    DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax,
+    TraceRange, Truncation, View,
+};
 
 /// Profile native x86-64 Linux programs as they are: which blocks, edges and paths really run.
 #[derive(Debug, Parser)]

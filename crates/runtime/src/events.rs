@@ -24,11 +24,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sampling::{Compressor as _, Dynamic, Expression, Message, Tuple};
 use wire::control::Control;
-use wire::trace::Mark;
 use wire::events::{
     BURST_EMPTY, COMPRESSOR, COMPRESSOR_BYTES, EMPTY, EVENT_WORDS, EVENTS_END, Event, MAX_EXPRESSION, MAX_WEIGHT,
     N_MESSAGES, RING, compressor_use, filling, known_place_slots,
 };
+use wire::trace::Mark;
 
 use crate::area::Area;
 use crate::resume::Underway;

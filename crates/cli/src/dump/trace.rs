@@ -30,7 +30,8 @@ pub fn print(path: &Path, range: TraceRange, out: &mut impl Write) -> Result<()>
     }
     for thread in threads {
         let Some(process) = trace.processes.get(&thread.0) else { continue };
-        let names = process.functions.iter().map(|(&key, (module, entry))| (key, name(&trace, module, *entry))).collect();
+        let names =
+            process.functions.iter().map(|(&key, (module, entry))| (key, name(&trace, module, *entry))).collect();
         let printer = Printer { trace: &trace, process, thread: thread.1, names };
         writeln!(out, "thread {} process={} records={}", thread.1, thread.0, trace.n_words(thread))?;
         if range.by_block {

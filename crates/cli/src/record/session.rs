@@ -31,8 +31,8 @@ use crate::record::process::Watched;
 use crate::record::summary;
 use crate::record::tally::{Cost, Tally, Yields};
 use crate::record::trace_check::Findings;
-use crate::record::translation::{Content, FileKey, Translator};
 use crate::record::tracing;
+use crate::record::translation::{Content, FileKey, Translator};
 use crate::record::work::{Done, Work};
 use crate::trace::file::Writer;
 

@@ -8,15 +8,37 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    Process { process: u32, pid: u32, command: String },
+    Process {
+        process: u32,
+        pid: u32,
+        command: String,
+    },
     /// A module has functions whose keys in this process start at `first_key`.
-    Module { process: u32, first_key: u32, path: String, functions: Vec<Function> },
-    Paths { process: u32, paths: Vec<PathFact> },
+    Module {
+        process: u32,
+        first_key: u32,
+        path: String,
+        functions: Vec<Function>,
+    },
+    Paths {
+        process: u32,
+        paths: Vec<PathFact>,
+    },
     /// Paths that were under way when a thread ended, the innermost function's first.
-    Underway { process: u32, thread: u32, paths: Vec<PathFact> },
-    Names { path: String, names: Vec<(u64, String)> },
+    Underway {
+        process: u32,
+        thread: u32,
+        paths: Vec<PathFact>,
+    },
+    Names {
+        path: String,
+        names: Vec<(u64, String)>,
+    },
     /// A process has ended, or is no longer recorded; so many of its words are not in the file.
-    End { process: u32, n_lost: u64 },
+    End {
+        process: u32,
+        n_lost: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -51,8 +51,7 @@ pub struct Writer {
 impl Writer {
     pub fn create(path: &Path) -> Result<Writer> {
         let file = File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?;
-        let mut writer =
-            Writer { file, path: path.to_owned(), n_bytes: 0, n_words: 0, n_unwritten: 0, error: None };
+        let mut writer = Writer { file, path: path.to_owned(), n_bytes: 0, n_words: 0, n_unwritten: 0, error: None };
         writer.write(&[MAGIC, VERSION.to_le_bytes()].concat());
         writer.error.clone().map_or(Ok(()), |error| bail!("{}: {error}", path.display()))?;
         Ok(writer)
@@ -163,13 +162,8 @@ impl Trace {
         ensure!(header[..8] == MAGIC, "{}: not a trace; `strobe record --exact=trace` makes one", path.display());
         let is_known = header[8..] == VERSION.to_le_bytes();
         ensure!(is_known, "{}: a trace of another version of strobe", path.display());
-        let mut trace = Trace {
-            file,
-            chunks: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            names: HashMap::new(),
-            damage: None,
-        };
+        let mut trace =
+            Trace { file, chunks: BTreeMap::new(), processes: BTreeMap::new(), names: HashMap::new(), damage: None };
         let mut at = HEADER_BYTES;
         while at < len && trace.damage.is_none() {
             match trace.take_frame(at, len) {

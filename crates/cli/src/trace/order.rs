@@ -4,7 +4,8 @@
 //! operator first, and that needs no look ahead. So a thread is read from its end to its start, with a stack of paths of which a part is yet to come. At its
 //! bottom are the paths that were under way when the thread ended.
 //!
-//! * The blocks of a path come from its last to its first. Before a block that ends in a call comes what was called: the path that is read next, if that returned,
+//! * The blocks of a path come from its last to its first. Before a block that ends in a call comes what was called: the path that is read next, if that returned
+//!   (or jumped from the function that is known to be called to one that leaves no paths),
 //!   and the paths before it, until one starts at an entry that was not jumped to from the path before. If it is known what is called, and it is another function,
 //!   these were *displaced*, and what was called is yet to come.
 //! * A path that starts where another one of the same activation ended comes directly behind that one. What is found instead is displaced.
@@ -77,9 +78,16 @@ pub fn blocks(trace: &Trace, process: &Process, thread: (u32, u32)) -> Result<Ra
 #[derive(Debug)]
 enum Frame<'a> {
     /// A path of which the first `n_left` blocks are yet to come, the last of them without what it called if `has_called`.
-    Path { word: u64, path: &'a PathFact, n_left: usize, has_called: bool },
+    Path {
+        word: u64,
+        path: &'a PathFact,
+        n_left: usize,
+        has_called: bool,
+    },
     /// What a block called: the function at an address, or at 0 if that is not known.
-    Call { target: u64 },
+    Call {
+        target: u64,
+    },
     Handler,
 }
 
@@ -121,7 +129,9 @@ impl<'a> Reader<'a> {
 
     fn read_mark(&mut self, mark: Mark) {
         let begun = self.stack.iter().rposition(|frame| matches!(frame, Frame::Handler));
-        if mark == Mark::Handler && let Some(begun) = begun {
+        if mark == Mark::Handler
+            && let Some(begun) = begun
+        {
             while self.stack.len() > begun {
                 self.close();
             }
@@ -153,7 +163,8 @@ impl<'a> Reader<'a> {
         let Some(Frame::Path { word, path, n_left, has_called }) = stack.last_mut() else { return };
         let module = process.functions.get(&((*word >> 32) as u32)).map(|(module, _)| module.as_str());
         while let Some(block) = n_left.checked_sub(1).map(|last| path.blocks[last]) {
-            let leaves_paths = |target: u64| target == 0 || module.is_some_and(|module| known.contains(&(module, target)));
+            let leaves_paths =
+                |target: u64| target == 0 || module.is_some_and(|module| known.contains(&(module, target)));
             if let Some(target) = block.calls.filter(|&target| !*has_called && leaves_paths(target)) {
                 stack.push(Frame::Call { target });
                 return;
@@ -181,15 +192,22 @@ impl<'a> Reader<'a> {
         while let Some(top) = self.stack.last() {
             match *top {
                 Frame::Handler => return,
-                Frame::Call { .. } => {
-                    if next.is_some_and(|next| next.end == End::Return) {
+                Frame::Call { target } => {
+                    let is_called = |next: &PathFact| match next.end {
+                        End::Return => true,
+                        // To what leaves no paths.
+                        End::Jump(_) => self.entry(next.word) == target,
+                        _ => false,
+                    };
+                    if next.is_some_and(is_called) {
                         return;
                     }
                     self.end_call();
                 }
                 Frame::Path { word, path, .. } if path.start == Start::Cut => {
                     let is_behind = |next: &PathFact| {
-                        next.word >> 32 == word >> 32 && path.blocks.first().map(|block| End::Cut(block.at)) == Some(next.end)
+                        next.word >> 32 == word >> 32
+                            && path.blocks.first().map(|block| End::Cut(block.at)) == Some(next.end)
                     };
                     match next {
                         Some(next) if !is_behind(next) => {
@@ -286,6 +304,15 @@ mod tests {
         ]);
         let (order, n_displaced) = ran(&process, &[2 << 32, 3 << 32, 1 << 32]);
         assert_eq!((order, n_displaced), (vec![0x100, 0x200, 0x300, 0x110], 0));
+    }
+
+    #[test]
+    fn a_function_may_jump_to_one_without_paths() {
+        let process = process(vec![
+            path(1, 0, Start::Entry, &[(0x100, Some(0x200)), (0x110, None)], End::Return),
+            path(2, 0, Start::Entry, &[(0x200, None)], End::Jump(0)),
+        ]);
+        assert_eq!(ran(&process, &[2 << 32, 1 << 32]), (vec![0x100, 0x200, 0x110], 0));
     }
 
     #[test]

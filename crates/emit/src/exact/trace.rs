@@ -30,8 +30,7 @@ use crate::probe;
 pub(super) fn write_end(chunk: &mut Chunk, original: Original, live: LiveSet, key: u32, id_offset: i32) {
     let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty();
     let is_dead = |register: Gpr| !live.has_register(register.0);
-    let place =
-        if keeps_flags { Gpr::RCX } else { probe::dead_registers(live).next().unwrap_or(Gpr::RCX) };
+    let place = if keeps_flags { Gpr::RCX } else { probe::dead_registers(live).next().unwrap_or(Gpr::RCX) };
     let other = if place == Gpr::RAX { Gpr::RCX } else { Gpr::RAX };
     let value = probe::dead_registers(live).find(|&dead| dead != place).unwrap_or(other);
     let bits = [(Gpr::RAX, saves::RAX), (Gpr::RCX, saves::RCX)];
