@@ -249,17 +249,33 @@ fn every_bit_of_code_that_samples_paths_matters() {
     subject.bits_matter_from(stub.copy as usize);
 }
 
-/// Flags are alive at one path end and dead at others, which find no register, one or two.
+/// A path end with flags alive and ends without a dead register; one with two dead registers, and one with one.
 #[test]
 fn every_bit_of_code_that_traces_paths_matters() {
-    let file = assemble(PATH_ENDS);
-    let subject = Subject::new(&file, Probe::Exact(Counting::TracedPaths), NO_EVENTS);
-    let copy = subject.copy();
-    assert!(copy.statistics().probes_spilled > 0, "{:?}", copy.statistics());
-    assert!(copy.statistics().probes_dead_register > 0, "{:?}", copy.statistics());
-    // What stubs do is looked at elsewhere.
-    let first = copy.runs().iter().find(|run| run.kind == kind::STRAIGHT).expect("code of the program");
-    subject.bits_matter_from(first.copy as usize);
+    const DEAD: &str = "
+        .globl _start
+        _start: mov (%rsi), %rax
+                mov (%rdi), %rdx
+                add %rdx, %rax
+                mov %rax, (%rdi)
+                dec %r8
+                jnz _start
+        1:      mov (%rsi), %rdx
+                add %rdx, %rax
+                dec %r9
+                jnz 1b
+                ret
+    ";
+    for (source, has_dead) in [(PATH_ENDS, false), (DEAD, true)] {
+        let file = assemble(source);
+        let subject = Subject::new(&file, Probe::Exact(Counting::TracedPaths), NO_EVENTS);
+        let copy = subject.copy();
+        let statistics = copy.statistics();
+        assert!(statistics.probes_spilled > 0 && (statistics.probes_dead_register > 0) == has_dead, "{statistics:?}");
+        // What stubs do is looked at elsewhere.
+        let first = copy.runs().iter().find(|run| run.kind == kind::STRAIGHT).expect("code of the program");
+        subject.bits_matter_from(first.copy as usize);
+    }
 }
 
 #[test]
