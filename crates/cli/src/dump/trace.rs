@@ -3,7 +3,7 @@
 //! Every line of a path has the thread, the number of the line in the thread, the function, the number of the path and its blocks. What is under way at the end
 //! of a thread comes last.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -16,6 +16,13 @@ use crate::trace::file::{Process, Trace};
 use crate::trace::order;
 
 pub fn print(path: &Path, range: TraceRange, out: &mut impl Write) -> Result<()> {
+    // Millions of lines, each of which would cost a look for colors.
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    print_all(path, range, &mut out)?;
+    Ok(out.flush()?)
+}
+
+fn print_all(path: &Path, range: TraceRange, out: &mut impl Write) -> Result<()> {
     let trace = Trace::open(path)?;
     for (&number, process) in &trace.processes {
         let Process { pid, command, .. } = process;
