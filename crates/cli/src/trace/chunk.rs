@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_repeats_takes_no_room() {
-        let words: Vec<u64> = (0..1_000_000).map(|at| 1 << 32 | at % 300).collect();
+        let words: Vec<u64> = (0..1_000_000).map(|at| (1 << 32) + at % 300).collect();
         let chunk = packed(&[&words]);
         assert!(chunk.bytes.len() < 5000, "{} bytes", chunk.bytes.len());
     }
