@@ -240,7 +240,7 @@ fn end(image: &Image<'_>, flow: &ModuleFlow, function: &FunctionFlow, block: Blo
         (Some((EdgeKind::Call, _)), _) => End::Call(To::Stranger),
         (Some((EdgeKind::Trap, _)), Transfer::Call(target)) => End::LastCall(to(Some(target))),
         (Some((EdgeKind::Trap, _)), Transfer::IndirectCall) => End::LastCall(To::Stranger),
-        (Some((EdgeKind::Trap, _)), _) => End::Trap,
+        (Some((EdgeKind::Trap, _)), Transfer::Trap) => End::Trap,
         (Some((EdgeKind::Return, _)), _) => End::Return,
         // It may be a jump inside the function that has not been recognized.
         (Some((EdgeKind::TailCall, _)), Transfer::IndirectJump) => End::Unknown,

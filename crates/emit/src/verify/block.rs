@@ -241,7 +241,10 @@ impl Walker<'_, '_> {
         let point = in_reach.map(|target| self.module.original(target)).or(alias.map(|alias| alias.jump));
         let point = point.ok_or(Fault::Transfer { at: from })?;
         let needs = self.needs_at(target);
-        let mut state = State::clean(Point::At(point), needs.unwrap_or(self.needs_outside(id, target)));
+        // Another function may need more for others that come there.
+        let is_own = self.module.owned_block_at(self.id, target).is_some();
+        let needed = needs.filter(|_| is_own || !self.stays());
+        let mut state = State::clean(Point::At(point), needed.unwrap_or(self.needs_outside(id, target)));
         state.alias = alias;
         if needs.is_none() {
             // Whoever cannot name the target leaves the jump to the original.

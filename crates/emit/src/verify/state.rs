@@ -263,6 +263,12 @@ impl State {
         self.flags == Flags::Program || !self.live.flags
     }
 
+    /// When `rcx` is what a system call makes it, it may be used like any other register that nobody needs.
+    pub fn forget_rcx(&mut self) {
+        let is_needed = self.live.register(RCX);
+        self.rcx_is.take_if(|&mut next| !is_needed && self.registers[RCX] == Value::Address(next));
+    }
+
     /// Whether `value` will do in the register.
     pub fn is_right(&self, number: usize, value: Value) -> bool {
         if let Some(rcx) = self.rcx_is.filter(|_| number == RCX) {

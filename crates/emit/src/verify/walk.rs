@@ -201,6 +201,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         let mut seen: Vec<(u32, State)> = Vec::new();
         let mut n_steps = 0;
         while let Some((at, mut state)) = to_do.pop() {
+            state.forget_rcx();
             let may_land = before != Some(state.point) && (task.goal != Goal::BlockAgain || n_steps > 0);
             if may_land && let Some(here) = self.landing(at, &state, task)? {
                 if !state.is_restored() || state.why.is_some() || state.written.is_some() {

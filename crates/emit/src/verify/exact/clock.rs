@@ -43,10 +43,10 @@ pub(super) fn set(state: &mut State, from: usize) -> Option<()> {
     Some(())
 }
 
-/// The cycles of the present path: `sub rax, gs:[charged]`, if that is still its own.
-pub(super) fn time(state: &mut State) -> Option<()> {
-    let is_own = state.registers[RAX] == Value::Exact(Known::Now) && state.exact.done.clock == Clock::Kept;
-    is_own.then(|| state.registers[RAX] = Value::Exact(Known::PathTime))
+/// The metric of the present path: `sub register, gs:[charged]`, if that is still its own.
+pub(super) fn time(state: &mut State, register: usize) -> Option<()> {
+    let is_own = state.registers[register] == Value::Exact(Known::Now) && state.exact.done.clock == Clock::Kept;
+    is_own.then(|| state.registers[register] = Value::Exact(Known::PathTime))
 }
 
 /// The start of a path that has run as long as its frame says.

@@ -220,8 +220,8 @@ fn calculate(
             state.exact.done.frame = Frame::PlusRow(index);
             return Some(Flags::Junk);
         }
-        (Code::Sub_r64_rm64, Field::Header(offset::CHARGED)) if insn.op0_register() == Register::RAX => {
-            clock::time(state)?;
+        (Code::Sub_r64_rm64, Field::Header(offset::CHARGED)) => {
+            clock::time(state, insn.op0_register().number())?;
             return Some(Flags::Junk);
         }
         (Code::Sub_r64_rm64, Field::FrameCycles) if insn.op0_register() == Register::RAX => {
