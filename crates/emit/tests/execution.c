@@ -4,7 +4,7 @@
 // usage: execution COPY ENTRIES RUNS RECORDS [MAX_STEPS]
 // COPY holds the bytes of the copy, ENTRIES pairs of 32-bit numbers: original address less LO, and entry of the map.
 // RUNS holds the rules of recovery. The records of the last burst go to RECORDS. With MAX_STEPS, every function is also
-// single-stepped in the copy and sent back after 1, 2, 3... steps. With AREA_AT, the copy is one that is never left; with NEXT_EVENT, too, one of
+// single-stepped in the copy and sent back after 1, 2, 3... steps. With AREA_AT, the copy is one that is never left; with N_EVENTS, too, one of
 // bursts that notes events.
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -177,7 +177,7 @@ WORK static long own_address(long n) { // a call of the next instruction
 
 #define FIELD(type, offset) (*(volatile type *)(header + (offset)))
 
-#ifdef NEXT_EVENT
+#ifdef N_EVENTS
 // Empties the buffer of events, and leaves room for so many.
 HARNESS static void empty_events(uint64_t room) {
     uint64_t n_used = N_EVENTS + (int64_t)FIELD(uint64_t, NEXT_EVENT) / 2;
@@ -195,7 +195,7 @@ HARNESS static long in_copy(long (*function)(long), long argument, uint32_t chec
     FIELD(uint32_t, END_REASON) = 0;
     FIELD(uint32_t, STATE) = 1;
     FIELD(uint32_t, N_SYSTEM_CALLS) = 0;
-#ifdef NEXT_EVENT
+#ifdef N_EVENTS
     empty_events(N_EVENTS);
 #endif
     return ((long (*)(long))(COPY_AT + (uintptr_t)(entry & 0x7fffffff)))(argument);
@@ -345,7 +345,7 @@ HARNESS static int recover_after_any_step(long max_steps) {
     return 0;
 }
 
-#ifdef NEXT_EVENT
+#ifdef N_EVENTS
 // What the original does, step by step: all registers before each instruction.
 static greg_t noted_steps[1 << 16][NGREG];
 static size_t n_noted_steps;

@@ -50,7 +50,7 @@ const LEAST_CONVENTIONAL: usize = 50;
 /// Reads of fewer bytes say nothing: compilers write as few before.
 const LEAST_RESULT_BYTES: usize = 4;
 /// A system call, which overwrites `rcx` and `r11`.
-const AT_SYSTEM_CALL: Effect = Effect {
+pub const AT_SYSTEM_CALL: Effect = Effect {
     needs: LiveSet::of_numbers(&[0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15]),
     kills: LiveSet::of_numbers(&[1, 11]),
 };

@@ -3,6 +3,7 @@
 use flow::FunctionFlow;
 use flow::graph::BlockId;
 use flow::liveness::{Effect, Effects};
+use flow::registers::AT_SYSTEM_CALL;
 use iced_x86::{Code, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 use image::{Image, Svma};
 use wire::events::Kind;
@@ -117,7 +118,11 @@ pub(super) fn arguments(image: &Image<'_>, function: &FunctionFlow, block: Block
     let n_insns = cfg.block(block).n_insns - u32::from(cfg.block(block).transfer.ends_block());
     let mut effects = Effects::default();
     let insns = cfg.instructions(image, block).take(n_insns as usize);
-    let read = insns.fold(Effect::default(), |so_far, insn| so_far.then(effects.of(&insn))).needs;
+    let mut effect = |insn: &Instruction| match insn.code() {
+        Code::Syscall => AT_SYSTEM_CALL,
+        _ => effects.of(insn),
+    };
+    let read = insns.fold(Effect::default(), |so_far, insn| so_far.then(effect(&insn))).needs;
     let numbered = ARGUMENTS.into_iter().enumerate().filter(|(_, register)| read.has_register(register.0));
     numbered.map(|(index, register)| (Kind::Argument(index as u8), Source::Register(register))).collect()
 }

@@ -3,6 +3,7 @@
 use flow::FunctionFlow;
 use flow::graph::BlockId;
 use flow::liveness::{Effect, Effects, LiveSet};
+use flow::registers::AT_SYSTEM_CALL;
 use iced_x86::{
     Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
@@ -119,8 +120,11 @@ impl Walker<'_, '_> {
             return Vec::new();
         }
         let mut effects = Effects::default();
-        let all: Vec<Effect> =
-            function.cfg.instructions(self.module.image, block).map(|insn| effects.of(&insn)).collect();
+        let mut effect = |insn: &Instruction| match insn.code() {
+            Code::Syscall => AT_SYSTEM_CALL,
+            _ => effects.of(insn),
+        };
+        let all: Vec<Effect> = function.cfg.instructions(self.module.image, block).map(|insn| effect(&insn)).collect();
         let n_transfers = usize::from(function.cfg.block(block).transfer.ends_block());
         let straight = &all[..all.len() - n_transfers];
         let read = straight.iter().rev().fold(LiveSet::NONE, |behind, effect| effect.before(behind));
