@@ -41,6 +41,10 @@ fn expect_survival(options: &[&str]) -> Option<Executable> {
     let native = run_native(&executable);
     let (mut running, target) = start_and_warm_up(&executable, options);
     assert_ne!(target, running.id(), "the program runs beside strobe");
+    if options == ["--exact=trace"] {
+        let has_records = |_: &mut Running| full_trace::dump(&executable, &["--limit", "1"]).contains("blocks=0x");
+        running.wait_until(has_records).unwrap_or_else(|hang| panic_about_hang("the first records", &hang));
+    }
     send_signal("KILL", &running.id().to_string());
     let result = running.wait_for_file("result").unwrap_or_else(|hang| panic_about_hang("the orphan", &hang));
     assert_eq!(result.as_bytes(), native.files["result"]);
