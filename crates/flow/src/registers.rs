@@ -15,8 +15,8 @@
 //!
 //! **Who keeps to the convention.** The rest is evidence, and whatever lacks it needs every register:
 //!
-//! * A return is one to the caller if unwind information says that the stack is as it was on entry, and nothing but pushes, pops and
-//!   constants changes the stack pointer. Switches of stacks are thereby left out: they return with arguments of whom they start.
+//! * A return is one to the caller if unwind information says that the stack is as it was on entry, and nothing loads the
+//!   stack pointer from elsewhere. Switches of stacks are thereby left out: they return with arguments of whom they start.
 //! * A register that is written before a return and then not read by the function is a result, or one that it restores.
 //! * Where registers that are no results are read behind more than a few calls of unknown functions, before they are written, the module has another
 //!   convention. `r11` is an argument if a function of the module reads it at once.

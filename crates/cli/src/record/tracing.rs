@@ -103,7 +103,7 @@ impl ProcessTrace {
             return;
         }
         let sequence = self.n_chunks.entry(*thread).or_default();
-        let Ok(packed) = packer.close() else { return };
+        let packed = packer.close();
         writer.words(Label { process: self.process, thread: *thread, sequence: *sequence }, &packed);
         *sequence += 1;
         for (word, count) in packed.counts {

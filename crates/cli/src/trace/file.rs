@@ -58,12 +58,16 @@ impl Writer {
     }
 
     pub fn words(&mut self, label: Label, packed: &Packed) {
-        let mut content = Vec::with_capacity(CHUNK_HEADER_BYTES + packed.bytes.len());
+        let Some(bytes) = &packed.bytes else {
+            self.n_unwritten += packed.n_words;
+            return;
+        };
+        let mut content = Vec::with_capacity(CHUNK_HEADER_BYTES + bytes.len());
         content.extend(label.process.to_le_bytes());
         content.extend(label.thread.to_le_bytes());
         content.extend(label.sequence.to_le_bytes());
         content.extend(packed.n_words.to_le_bytes());
-        content.extend_from_slice(&packed.bytes);
+        content.extend_from_slice(bytes);
         if self.frame(WORDS, &content) {
             self.n_words += packed.n_words;
         } else {
