@@ -18,8 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::control::{TIMER_SIGNAL, TickSource};
 use wire::exact::{
-    CELLS, CELLS_BYTES, CONTEXT_BYTES, CONTEXTS, ContextEntry, N_CONTEXT_ENTRIES, N_PATH_ENTRIES, PATH_METRIC, PATHS,
-    PathEntry,
+    CELLS, CELLS_BYTES, CONTEXT_BYTES, CONTEXTS, CONTEXTS_BYTES, ContextEntry, PATH_METRIC, PATHS, PATHS_BYTES,
 };
 
 use crate::area::Arena;
@@ -238,8 +237,7 @@ impl Process {
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
     pub fn for_each_context(&self, area: u32, sink: &mut dyn FnMut(u32, ContextEntry)) -> Result<()> {
-        let bytes = u64::from(N_CONTEXT_ENTRIES) * u64::from(CONTEXT_BYTES);
-        let range = u64::from(CONTEXTS)..u64::from(CONTEXTS) + bytes;
+        let range = u64::from(CONTEXTS)..u64::from(CONTEXTS) + u64::from(CONTEXTS_BYTES);
         let mut place = u64::MAX;
         let mut entry = ContextEntry::default();
         self.arena.for_each_word_of(area, range, &mut |at, value| {
@@ -268,7 +266,7 @@ impl Process {
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
     pub fn for_each_path(&self, area: u32, sink: &mut dyn FnMut(PathCount)) -> Result<()> {
-        let bytes = u64::from(N_PATH_ENTRIES) * size_of::<PathEntry>() as u64;
+        let bytes = u64::from(PATHS_BYTES);
         let range = |start: u32| u64::from(start)..u64::from(start) + bytes;
         let mut beside: BTreeMap<u64, u64> = BTreeMap::new();
         self.arena.for_each_word_of(area, range(PATH_METRIC), &mut |at, value| {

@@ -300,14 +300,43 @@ impl Asm {
         self.bytes(&mask.to_le_bytes());
     }
 
-    /// `mov register, value` of 32 bits; returns where the value is.
-    pub fn load_constant(&mut self, register: Gpr, value: u32) -> u32 {
-        if register.high() != 0 {
-            self.code.push(0x41);
-        }
-        self.code.push(0xb8 | register.low());
+    /// `mov register, value`; returns where the value is.
+    pub fn load_wide_constant(&mut self, register: Gpr, value: u64) -> u32 {
+        self.bytes(&[REX_W | register.high(), 0xb8 | register.low()]);
         self.bytes(&value.to_le_bytes());
-        self.position() - 4
+        self.position() - 8
+    }
+
+    /// `or to, from`
+    pub fn or(&mut self, to: Gpr, from: Gpr) {
+        self.bytes(&[REX_W | from.high() << 2 | to.high(), 0x09, 0xc0 | from.low() << 3 | to.low()]);
+    }
+
+    /// `imul to, by`
+    pub fn multiply(&mut self, to: Gpr, by: Gpr) {
+        self.bytes(&[REX_W | to.high() << 2 | by.high(), 0x0f, 0xaf, 0xc0 | to.low() << 3 | by.low()]);
+    }
+
+    /// `imul to, from, by`
+    pub fn multiply_by(&mut self, to: Gpr, from: Gpr, by: i32) {
+        self.bytes(&[REX_W | to.high() << 2 | from.high(), 0x69, 0xc0 | to.low() << 3 | from.low()]);
+        self.bytes(&by.to_le_bytes());
+    }
+
+    /// `cmp qword gs:[base + offset], 0`
+    pub fn compare_based_with_zero(&mut self, base: Gpr, offset: u32) {
+        self.gs_based(0x83, Gpr(7), base, offset);
+        self.code.push(0);
+    }
+
+    /// `shl register, distance`
+    pub fn shift_left(&mut self, register: Gpr, distance: u8) {
+        self.bytes(&[REX_W | register.high(), 0xc1, 0xe0 | register.low(), distance]);
+    }
+
+    /// `shr register, distance`
+    pub fn shift_right(&mut self, register: Gpr, distance: u8) {
+        self.bytes(&[REX_W | register.high(), 0xc1, 0xe8 | register.low(), distance]);
     }
 
     /// `lea register, [register + distance]` of 32 bits.

@@ -9,7 +9,7 @@ use wire::sample::EndReason;
 use crate::asm::{Asm, Gpr, Label};
 use crate::cache::{BlockAccesses, OtherLine};
 use crate::events::FullEvents;
-use crate::exact::samples::Sample;
+use crate::exact::hashed::OtherEnd;
 use crate::exact::{Cell, MissedEnd};
 use crate::statistics::Statistics;
 use crate::stubs::Stub;
@@ -105,8 +105,8 @@ pub(crate) struct Chunk {
     pub missed_ends: Vec<MissedEnd>,
     /// How often blocks access memory, if a data cache is simulated.
     pub accesses: Vec<BlockAccesses>,
-    /// Where path ends of the present function go that a sample is wanted of.
-    pub samples: Vec<Sample>,
+    /// Where path ends of the present function go that have not found their place in the path table, or that a sample is wanted of.
+    pub other_ends: Vec<OtherEnd>,
     pub statistics: Statistics,
 }
 

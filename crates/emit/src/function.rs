@@ -75,7 +75,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     events::write_full(function.chunk, module.options.probe);
     cache::write_others(function.chunk);
     exact::write_missed_ends(function.chunk);
-    exact::samples::write_all(function.chunk);
+    exact::hashed::write_other_ends(function.chunk);
     exits::write(function.chunk);
     function.write_rows();
     function.chunk.asm.resolve_labels();

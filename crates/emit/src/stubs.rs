@@ -99,7 +99,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let land = if probe.stays() { exact::transfers::write_land_stub(chunk, look_up) } else { look_up };
     let count_path = chunk.position();
     if probe.has_paths() && !probe.traces_paths() {
-        exact::code::write_count_stub(chunk, probe);
+        exact::hashed::write_count_stub(chunk, probe);
     }
     let access = chunk.position();
     if let Some(cache) = probe.cache() {

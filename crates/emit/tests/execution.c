@@ -433,7 +433,7 @@ HARNESS int main(int n_arguments, char **arguments) {
     if (!file || fwrite(header + CELLS, 8, N_CELLS, file) != N_CELLS || fclose(file)) return 17;
     // Keys and counts of the path table, and what is beside.
     file = fopen(arguments[6], "wb");
-    for (uint64_t *entry = (uint64_t *)(header + PATHS), *end = entry + 2 * N_PATH_ENTRIES; entry < end; entry += 2)
+    for (uint64_t *entry = (uint64_t *)(header + PATHS), *end = entry + PATHS_BYTES / 8; entry < end; entry += 2)
         if (entry[0] && (fwrite(entry, 8, 2, file) != 2 || fwrite(entry + (PATH_METRIC - PATHS) / 8, 8, 1, file) != 1)) return 18;
     // Or what the trace has of them, each once.
     for (uint64_t at = EVENTS_EMPTY; at != FIELD(uint64_t, NEXT_EVENT); at++) {

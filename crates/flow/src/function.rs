@@ -314,6 +314,7 @@ impl<'a, 'data> Work<'a, 'data> {
         let mut of_block = |block: &Block| {
             let mut at = block.range.start;
             let mut total = Effect::default();
+            effects.start_block();
             while let Some(insn) =
                 self.listing.at(at).map(|index| self.listing.get(index)).filter(|_| at < block.range.end)
             {

@@ -4,10 +4,10 @@
 //!
 //! * A register dies only at an instruction that certainly overwrites all of it. Instructions that sometimes leave their
 //!   destination alone do not count, whatever a manual's operand table says: `cmov`, `bsf`/`bsr` and their `tzcnt`/`lzcnt`
-//!   encodings on older processors, `rdssp` without shadow stacks, anything with `rep` (the count can be zero), and writes of
-//!   8 or 16 bits.
+//!   encodings on older processors, `rdssp` without shadow stacks, and anything with `rep` (the count can be zero). Writes of 8 or 16 bits
+//!   overwrite the lowest byte, and leave the rest.
 //! * A flag dies only where it is certainly written. Shifts by a variable count do not count (zero leaves the flags alone), nor
-//!   do flags that an instruction leaves undefined; except the adjust flag after logical operations, which every processor
+//!   repeated comparisons unless the block itself sets the count, nor flags that an instruction leaves undefined; except the adjust flag after logical operations, which every processor
 //!   changes and no compiler reads.
 //! * Calls, system calls and ways out of the function need every general register: callees may have conventions of their own
 //!   (`-fipa-ra`, hand-written assembly). Calls and returns need no arithmetic flag, by the calling convention; hand-written
@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not};
 
-use iced_x86::{CpuidFeature, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
+use iced_x86::{
+    Code, CpuidFeature, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
+};
 use image::{Image, Svma};
 
 use crate::cfg::{Cfg, EdgeKind};
@@ -45,11 +47,13 @@ pub struct FlagConventions {
     pub at_calls: BTreeMap<Svma, LiveSet>,
 }
 
-/// A set of general registers and flags.
+/// A set of general registers and flags. Of a register, the lowest byte and the rest are members of their own, because compilers write and read
+/// bytes; who asks for a register asks for both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct LiveSet(u32);
+pub struct LiveSet(u64);
 
 const FLAG_SHIFT: u32 = 16;
+const LOW_SHIFT: u32 = 32;
 /// Flags by bit, with iced's name of each.
 const FLAGS: [(u32, &str); 7] = [
     (RflagsBits::CF, "cf"),
@@ -62,12 +66,15 @@ const FLAGS: [(u32, &str); 7] = [
 ];
 const REGISTERS: [&str; 16] =
     ["rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
+/// Their lowest bytes.
+const LOW_BYTES: [&str; 16] =
+    ["al", "cl", "dl", "bl", "spl", "bpl", "sil", "dil", "r8b", "r9b", "r10b", "r11b", "r12b", "r13b", "r14b", "r15b"];
 
 impl LiveSet {
     /// Nothing.
     pub const NONE: LiveSet = LiveSet(0);
     /// All 16 general registers.
-    pub const ALL_REGISTERS: LiveSet = LiveSet(0xffff);
+    pub const ALL_REGISTERS: LiveSet = LiveSet(0xffff | 0xffff << LOW_SHIFT);
     /// All flags: carry, parity, adjust, zero, sign, overflow, direction.
     pub const ALL_FLAGS: LiveSet = LiveSet(0x7f << FLAG_SHIFT);
     /// The direction flag, which calls preserve.
@@ -79,16 +86,16 @@ impl LiveSet {
     pub(crate) const fn of_numbers(numbers: &[u8]) -> LiveSet {
         let (mut set, mut index) = (0, 0);
         while index < numbers.len() {
-            set |= 1 << numbers[index];
+            set |= WHOLE << numbers[index];
             index += 1;
         }
         LiveSet(set)
     }
 
-    /// Whether the register with this hardware number is in the set.
+    /// Whether the register with this hardware number, or a part of it, is in the set.
     #[must_use]
     pub fn has_register(self, number: u8) -> bool {
-        self.0 & 0xffff & (1 << number) != 0
+        self.0 & WHOLE << number != 0
     }
 
     /// The registers of the set.
@@ -109,15 +116,15 @@ impl LiveSet {
         self.0 == 0
     }
 
-    /// Names of the members, registers by number, then flags.
+    /// Names of the members, registers by number, then flags. A register of which more than its lowest byte is a member has its own name.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let flags = FLAGS.iter().map(|&(_, name)| name);
-        REGISTERS
-            .into_iter()
-            .chain(flags)
-            .enumerate()
-            .filter(move |(bit, _)| self.0 >> bit & 1 != 0)
-            .map(|(_, name)| name)
+        let registers = (0..16).filter_map(move |number: usize| match self.0 >> number & WHOLE {
+            0 => None,
+            LOW_BYTE => Some(LOW_BYTES[number]),
+            _ => Some(REGISTERS[number]),
+        });
+        let flags = (FLAG_SHIFT..).zip(FLAGS).filter(move |(bit, _)| self.0 >> bit & 1 != 0);
+        registers.chain(flags.map(|(_, (_, name))| name))
     }
 
     fn of_flags(rflags: u32) -> LiveSet {
@@ -127,8 +134,36 @@ impl LiveSet {
 
     fn of_register(register: Register) -> LiveSet {
         let full = register.full_register();
-        if full.is_gpr64() { LiveSet(1 << full.number()) } else { LiveSet::NONE }
+        if full.is_gpr64() { LiveSet(WHOLE << full.number()) } else { LiveSet::NONE }
     }
+
+    /// What is read of a register.
+    fn read_of(register: Register) -> LiveSet {
+        let part = match register.size() {
+            1 if is_second_byte(register) => 1,
+            1 => LOW_BYTE,
+            _ => WHOLE,
+        };
+        LiveSet(LiveSet::of_register(register).0 & part << register.full_register().number())
+    }
+
+    /// What is certainly overwritten of it. A write of 32 bits clears the rest.
+    fn written_of(register: Register) -> LiveSet {
+        let part = match register.size() {
+            1 if is_second_byte(register) => 0,
+            1 | 2 => LOW_BYTE,
+            _ => WHOLE,
+        };
+        LiveSet(LiveSet::of_register(register).0 & part << register.full_register().number())
+    }
+}
+
+/// Lowest byte of a register, and all of it, before its number shifts them.
+const LOW_BYTE: u64 = 1 << LOW_SHIFT;
+const WHOLE: u64 = 1 | LOW_BYTE;
+
+fn is_second_byte(register: Register) -> bool {
+    matches!(register, Register::AH | Register::CH | Register::DH | Register::BH)
 }
 
 impl BitOr for LiveSet {
@@ -181,26 +216,45 @@ impl Effect {
     }
 }
 
-/// Works out what instructions need and overwrite.
+/// Works out what instructions need and overwrite. It is shown all instructions of a block in their order: what one of them overwrites may
+/// depend on those before.
 #[derive(Debug)]
 pub struct Effects {
     info: InstructionInfoFactory,
+    /// Whether `rcx` is known not to be zero, so that what it counts happens once at least.
+    has_count: bool,
 }
 
 impl Default for Effects {
     fn default() -> Effects {
-        Effects { info: InstructionInfoFactory::new() }
+        Effects { info: InstructionInfoFactory::new(), has_count: false }
     }
 }
 
 impl Effects {
+    /// The next instruction starts a block.
+    pub fn start_block(&mut self) {
+        self.has_count = false;
+    }
+
     /// The effect of one instruction on general registers and flags.
     pub fn of(&mut self, insn: &Instruction) -> Effect {
         if needs_all_registers(insn) {
+            self.has_count = false;
             // `syscall` leaves the flags in r11, where nobody looks for them.
             return Effect { needs: LiveSet::ALL_REGISTERS, kills: LiveSet::NONE };
         }
-        self.of_operands(insn)
+        let mut effect = self.of_operands(insn);
+        if self.has_count && (insn.has_rep_prefix() || insn.has_repne_prefix()) {
+            effect.kills = effect.kills | LiveSet::of_flags(insn.rflags_written());
+        }
+        let is_constant = matches!(insn.code(), Code::Mov_r32_imm32 | Code::Mov_r64_imm64 | Code::Mov_rm64_imm32);
+        if is_constant && insn.op0_register().full_register() == Register::RCX {
+            self.has_count = insn.immediate(1) as u32 != 0;
+        } else if self.has_count {
+            self.has_count = !self.written(insn).has_register(Register::RCX.number() as u8);
+        }
+        effect
     }
 
     /// Registers that one instruction may change.
@@ -219,15 +273,13 @@ impl Effects {
         let mut effect = Effect { needs: LiveSet::of_flags(insn.rflags_read()), kills: LiveSet::NONE };
         let keeps_destination = may_keep_destination(insn);
         for used in self.info.info(insn).used_registers() {
-            let register = LiveSet::of_register(used.register());
             match used.access() {
-                OpAccess::Write if used.register().size() >= 4 && !keeps_destination => {
-                    effect.kills = effect.kills | register;
+                OpAccess::Write if !keeps_destination => {
+                    effect.kills = effect.kills | LiveSet::written_of(used.register());
                 }
                 OpAccess::None | OpAccess::NoMemAccess => {}
-                OpAccess::Write if !keeps_destination => {}
                 _ if used.register().size() < least_bytes => {}
-                _ => effect.needs = effect.needs | register,
+                _ => effect.needs = effect.needs | LiveSet::read_of(used.register()),
             }
         }
         effect.kills = effect.kills | killed_flags(insn);
@@ -304,8 +356,10 @@ impl Liveness {
     #[must_use]
     pub fn new(image: &Image<'_>, cfg: &Cfg, order: &Order, conventions: FlagConventions) -> Liveness {
         let mut effects = Effects::default();
-        let of_block =
-            |id| cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn)));
+        let of_block = |id| {
+            effects.start_block();
+            cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn)))
+        };
         let of_blocks: Vec<Effect> = cfg.graph.blocks().map(of_block).collect();
         Liveness::from_effects(&of_blocks, cfg, order, conventions)
     }

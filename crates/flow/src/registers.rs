@@ -157,6 +157,7 @@ impl Body {
         let mut keeps_stack = true;
         for block in cfg.graph.blocks() {
             let (mut all, mut read, mut written) = (Effect::default(), Effect::default(), LiveSet::NONE);
+            effects.start_block();
             for insn in cfg.instructions(image, block) {
                 let operands = effects.of_operands(&insn);
                 let is_call = Transfer::of(&insn).is_call();

@@ -6,8 +6,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use wire::exact::{
-    CONTEXT_BYTES, CONTEXTS, ContextEntry, LOST_CONTEXT, MAX_CONTEXT_ENTRIES, N_CONTEXT_ENTRIES, ROOT_CONTEXT,
-    SPECIAL_KEYS, context_place, next_context_place,
+    CONTEXT_BYTES, CONTEXTS, CONTEXTS_BYTES, ContextEntry, LOST_CONTEXT, MAX_CONTEXT_ENTRIES, N_CONTEXT_ENTRIES,
+    ROOT_CONTEXT, SPECIAL_KEYS, context_place, front_context_place, next_context_place,
 };
 
 use crate::area::Area;
@@ -45,7 +45,7 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn entry(&self, place: u32) -> *mut ContextEntry {
-        debug_assert!(place < N_CONTEXT_ENTRIES * CONTEXT_BYTES);
+        debug_assert!(place < CONTEXTS_BYTES);
         let start = self.area.raw() as usize + CONTEXTS as usize;
         (start + place as usize) as *mut ContextEntry
     }
@@ -70,6 +70,12 @@ impl Table<'_> {
 
     /// Where the entry for the key is to be; nothing if it is there already, or there is no room at all.
     fn find_free(&self, key: u64) -> Option<u32> {
+        let front = front_context_place(key);
+        match self.read(front).key {
+            0 => return Some(front),
+            found if found == key => return None,
+            _ => {}
+        }
         let mut place = context_place(key);
         for _ in 0..N_CONTEXT_ENTRIES {
             match self.read(place).key {
@@ -84,10 +90,11 @@ impl Table<'_> {
     /// The context of the function among `context` and those around it.
     fn enclosing(&self, mut context: u32, function: u64) -> Option<u32> {
         for _ in 0..N_CONTEXT_ENTRIES {
-            if context == ROOT_CONTEXT || context == LOST_CONTEXT || !context.is_multiple_of(CONTEXT_BYTES) {
+            let is_place = context.is_multiple_of(CONTEXT_BYTES) && context < CONTEXTS_BYTES;
+            if context == ROOT_CONTEXT || context == LOST_CONTEXT || !is_place {
                 return None;
             }
-            let key = self.read(context & (N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1)).key;
+            let key = self.read(context).key;
             if key >> 32 == function {
                 return Some(context);
             }

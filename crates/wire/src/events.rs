@@ -197,5 +197,5 @@ const _: () = assert!(
 );
 const _: () = assert!((RING + N_MESSAGES * size_of::<Event>() as u32) as u64 <= crate::thread::AREA_BYTES);
 const _: () = assert!(RING + N_MESSAGES * size_of::<Event>() as u32 <= crate::exact::CACHE);
-const _: () = assert!(COMPRESSOR >= crate::exact::RETURNS + crate::exact::N_RETURNS * 8);
+const _: () = assert!(COMPRESSOR >= crate::exact::CACHE + crate::exact::CACHE_BYTES);
 const _: () = assert!(COMPRESSOR + COMPRESSOR_BYTES <= crate::exact::FRAMES);

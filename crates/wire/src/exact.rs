@@ -11,12 +11,12 @@
 //! ```text
 //!   0          header
 //!   7 MiB      lines in the simulated data cache
-//!   8 MiB      return table
 //!   16 MiB     frames of callers
 //!   32 MiB     farewells
 //!   64 MiB     path table: counts of paths by key, open addressing; or the ring of the trace
-//!   128 MiB    calling contexts
-//!   256 MiB    the metric of callers' paths, beside the frames
+//!   132 MiB    calling contexts
+//!   262 MiB    the metric of callers' paths, beside the frames
+//!   272 MiB    return table
 //!   320 MiB    the metric of paths, or sums of squares, beside the path table
 //!   512 MiB    cells: counters of 8 bytes, the agent gives each module a range
 //! ```
@@ -33,7 +33,7 @@
 //! what the last call from there left, and the key says whether it is that one.
 //!
 //! **Contexts.** The calling context tree is a hash table: an entry stands for a function called from a context, and the context is the place of
-//! the entry. The thread's present context is the upper half of `frame`. A function that is entered looks for its entry, counts there and takes the
+//! the entry. A search looks at one place of the table's front, and if another one has taken that, at the places of the table from another one on. The thread's present context is the upper half of `frame`. A function that is entered looks for its entry, counts there and takes the
 //! context from it; if there is none yet, the gate makes one. Recursion is an entry whose context is that of an entry around it.
 //!
 //! **Metric.** What is added up on paths or in contexts is read from a counter that only goes up: that of the processor's time stamps, or
@@ -52,15 +52,18 @@ pub const AREA_BITS: u32 = 30;
 pub const MAX_THREADS: usize = 256;
 
 /// Offset of the return table in the thread area.
-pub const RETURNS: u32 = 8 << 20;
+pub const RETURNS: u32 = 272 << 20;
 /// Entries of the return table.
-pub const N_RETURNS: u32 = 1 << 15;
-/// The offset of the entry is that of the return address, exclusive-or its upper half at [`RETURN_SHIFT`], in these bits. Code that is near to each
+pub const N_RETURNS: u32 = 1 << 20;
+/// The return address, exclusive-or its upper half at [`RETURN_SHIFT`], in these bits chooses the entry. Code that is near to each
 /// other has entries that are, so that they share cache lines and pages; and entry and lower half together tell the whole
-/// address, which has 47 bits unless a program asks the kernel for more.
-pub const RETURN_MASK: u32 = (N_RETURNS - 1) << 3;
+/// address, which has 47 bits unless a program asks the kernel for more. Direct calls have entries of their own within 4 MiB of code: where two that
+/// alternate share one, every return is a search.
+pub const RETURN_MASK: u32 = (N_RETURNS - 1) << 2;
 /// By how much the return address goes down to bring its upper half to where the mask begins.
-pub const RETURN_SHIFT: u32 = 32 - 3;
+pub const RETURN_SHIFT: u32 = 32 - 2;
+/// What the masked address is multiplied by to get the offset of the entry.
+pub const RETURN_SCALE: u32 = 2;
 
 /// An entry of the return table, in one word, so that it is written at once: the lower half of the return address, and how far from the address
 /// the copy of the return site is, as a signed number, in the upper half. Zero: nothing. (An address whose lower half is zero may take that for
@@ -76,14 +79,14 @@ impl ReturnEntry {
             return None;
         }
         let low = self.0 & 0xffff_ffff;
-        let address = (index ^ low >> 3 & (N_RETURNS - 1) as u64) << 32 | low;
+        let address = (index ^ low >> 2 & (N_RETURNS - 1) as u64) << 32 | low;
         Some(address.wrapping_add_signed(self.0 as i64 >> 32))
     }
 }
 
 const _: () = {
     let address: u64 = 0x7f12_3456_789b;
-    let index = ((address >> RETURN_SHIFT ^ address) & RETURN_MASK as u64) >> 3;
+    let index = ((address >> RETURN_SHIFT ^ address) & RETURN_MASK as u64) >> 2;
     let Some(twin) = ReturnEntry(5 << 32 | address & 0xffff_ffff).twin(index) else { panic!() };
     assert!(twin == address + 5);
 };
@@ -138,8 +141,15 @@ impl Farewell {
 
 /// Offset of the path table in the thread area.
 pub const PATHS: u32 = 64 << 20;
-/// Entries of the path table, a power of two.
+/// Entries of the path table but for its front, a power of two.
 pub const N_PATH_ENTRIES: u32 = 1 << 22;
+/// Entries of its *front*, behind the others. A path looks at one of them first, and only if another path has taken it, among the others. The front is so
+/// small that processors have at hand what is used of it, while a place among millions is in no cache.
+pub const N_FRONT_PATHS: u32 = 1 << 17;
+/// Offset of the front in the path table, a power of two.
+pub const FRONT_PATHS: u32 = N_PATH_ENTRIES * size_of::<PathEntry>() as u32;
+/// Bytes of the path table.
+pub const PATHS_BYTES: u32 = FRONT_PATHS + N_FRONT_PATHS * size_of::<PathEntry>() as u32;
 
 /// Entries that may be in use; beyond that, paths that are not in the table are counted as lost.
 pub const MAX_PATH_ENTRIES: u32 = N_PATH_ENTRIES / 4 * 3;
@@ -155,12 +165,20 @@ pub struct PathEntry {
 }
 
 /// Offset of the calling contexts in the thread area.
-pub const CONTEXTS: u32 = 128 << 20;
-/// Entries of the table of contexts, a power of two.
+pub const CONTEXTS: u32 = 132 << 20;
+/// Entries of the table of contexts but for its front, a power of two.
 pub const N_CONTEXT_ENTRIES: u32 = 1 << 22;
 /// Entries that may be in use; beyond that, calls are counted by function, as of [`LOST_CONTEXT`].
 pub const MAX_CONTEXT_ENTRIES: u32 = N_CONTEXT_ENTRIES / 2;
-/// What the key of a context is multiplied by to get its place, in the upper bits of the product.
+/// Entries of its front, which is there as that of the path table is.
+pub const N_FRONT_CONTEXTS: u32 = 1 << 16;
+/// Offset of the front in the table.
+pub const FRONT_CONTEXTS: u32 = N_CONTEXT_ENTRIES * CONTEXT_BYTES;
+/// Bytes of the table.
+pub const CONTEXTS_BYTES: u32 = FRONT_CONTEXTS + N_FRONT_CONTEXTS * CONTEXT_BYTES;
+/// What the key of a context is multiplied by to get its place in the front, from bit 32 of the product on.
+pub const CONTEXT_FRONT_FACTOR: i32 = 0x5851_f42d;
+/// The same for its place in the table, in the upper bits of the product.
 pub const CONTEXT_HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A function as called from a context. A context *is* the place of its entry: the offset in the table.
@@ -188,7 +206,14 @@ pub const LOST_CONTEXT: u32 = CONTEXT_BYTES;
 /// Keys of the two; no function has their numbers.
 pub const SPECIAL_KEYS: [u64; 2] = [0xffff_ffff << 32, 0xffff_fffe << 32];
 
-/// The place where the search for a key starts.
+/// The place in the front that is looked at first.
+#[must_use]
+pub const fn front_context_place(key: u64) -> u32 {
+    let bits = key.wrapping_mul(CONTEXT_FRONT_FACTOR as u64) >> 32;
+    FRONT_CONTEXTS + (bits as u32 & (N_FRONT_CONTEXTS - 1)) * CONTEXT_BYTES
+}
+
+/// The place where the search for a key starts that is not in the front.
 #[must_use]
 pub const fn context_place(key: u64) -> u32 {
     let bits = key.wrapping_mul(CONTEXT_HASH_FACTOR) >> (64 - N_CONTEXT_ENTRIES.ilog2());
@@ -201,7 +226,7 @@ pub const fn next_context_place(place: u32) -> u32 {
     (place + CONTEXT_BYTES) & (N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1)
 }
 /// Offset of the metric on callers' paths: a word for every entry of the frames, chosen in the same way.
-pub const FRAME_METRIC: u32 = 256 << 20;
+pub const FRAME_METRIC: u32 = 262 << 20;
 /// Offset of the metric of paths: of the path in an entry of the path table, in the first word of 16 bytes at the same distance from here.
 pub const PATH_METRIC: u32 = 320 << 20;
 
@@ -227,16 +252,17 @@ pub const CELLS: u32 = 512 << 20;
 /// Bytes of the cells.
 pub const CELLS_BYTES: u32 = 512 << 20;
 
-const _: () = assert!(RETURNS + N_RETURNS * size_of::<ReturnEntry>() as u32 <= FRAMES);
+const _: () = assert!(size_of::<ReturnEntry>() == (RETURN_SCALE * 4) as usize);
+const _: () = assert!(RETURNS + N_RETURNS * size_of::<ReturnEntry>() as u32 <= PATH_METRIC);
 const _: () = assert!(size_of::<FrameEntry>() == (FRAME_SCALE * 8) as usize);
 const _: () = assert!(FRAMES + (FRAME_MASK + 8) * FRAME_SCALE <= FAREWELLS);
 const _: () = assert!(size_of::<Farewell>() == 56);
 const _: () = assert!(FAREWELLS + FAREWELLS_BYTES <= PATHS);
-const _: () = assert!(PATHS + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CONTEXTS);
+const _: () = assert!(PATHS + PATHS_BYTES <= CONTEXTS);
 const _: () = assert!(CONTEXT_BYTES == 32);
-const _: () = assert!(CONTEXTS + N_CONTEXT_ENTRIES * CONTEXT_BYTES <= FRAME_METRIC);
-const _: () = assert!(FRAME_METRIC + FRAME_MASK + 8 <= PATH_METRIC);
+const _: () = assert!(CONTEXTS + CONTEXTS_BYTES <= FRAME_METRIC);
+const _: () = assert!(FRAME_METRIC + FRAME_MASK + 8 <= RETURNS);
 const _: () = assert!(size_of::<Squares>() == size_of::<PathEntry>());
-const _: () = assert!(PATH_METRIC + N_PATH_ENTRIES * size_of::<PathEntry>() as u32 <= CELLS);
-const _: () = assert!(CACHE + CACHE_BYTES <= RETURNS);
+const _: () = assert!(PATH_METRIC + PATHS_BYTES <= CELLS);
+const _: () = assert!(CACHE + CACHE_BYTES <= FRAMES);
 const _: () = assert!(CELLS as u64 + CELLS_BYTES as u64 == 1 << AREA_BITS);

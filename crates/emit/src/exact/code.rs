@@ -5,18 +5,16 @@
 //! that it may be changed in steps, by `lea`.
 
 use flow::liveness::LiveSet;
-use wire::exact::{CELLS, PATH_METRIC, PATHS};
+use wire::exact::CELLS;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::path_metric::{write_counter, write_end_with_misses};
-use super::saving::{begin_saving, saved_with_rdx};
-use super::{samples, saving, trace};
-use crate::Probe;
+use super::hashed::{Ended, Owner};
+use super::path_metric::write_end_with_misses;
+use super::{Metric, hashed, samples, trace};
 use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Destination, Original};
+use crate::chunk::{Chunk, Original};
 use crate::probe::{self, FLAGS_SAVE_END};
-use crate::stubs::Stub;
 
 /// What a probe does. A cell is the number of its first counter in the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +67,8 @@ pub(crate) enum Paths {
     Cells(u32),
     /// The same, and misses on them in others ([`super::path_metric`]).
     CellsWithMisses { first: u32, misses: u32 },
-    /// In the path table, by this key.
-    Table(u32),
-    /// In the path table, by the calling context.
-    Context,
+    /// In the path table.
+    Table { owner: Owner, metric: Option<Metric> },
     /// In the path table, by this key, if a sample is wanted.
     Samples(u32),
     /// By whoever reads the trace, under this key.
@@ -118,16 +114,13 @@ impl Code {
                 write_end_with_misses(chunk, original, live, [first, misses], id_offset);
                 write_restart(chunk, original, restart);
             }
-            Code::End { paths: Paths::Table(key), id_offset, restart } => {
-                write_hashed_end(chunk, original, live, Some(key), id_offset);
-                write_restart(chunk, original, restart);
-            }
-            Code::End { paths: Paths::Context, id_offset, restart } => {
-                write_hashed_end(chunk, original, live, None, id_offset);
+            Code::End { paths: Paths::Table { owner, metric }, id_offset, restart } => {
+                hashed::write_end(chunk, Ended { owner, id_offset, original, live }, metric);
                 write_restart(chunk, original, restart);
             }
             Code::End { paths: Paths::Samples(key), id_offset, restart } => {
-                samples::write_end(chunk, original, live, key, id_offset);
+                let owner = Owner::Function(key);
+                samples::write_end(chunk, Ended { owner, id_offset, original, live });
                 write_restart(chunk, original, restart);
             }
             Code::End { paths: Paths::Trace(key), id_offset, restart } => {
@@ -217,124 +210,6 @@ fn write_restore(chunk: &mut Chunk, original: Original, keeps_flags: bool) {
     chunk.asm.load(Gpr::RCX, offset::SAVED_RCX);
     chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
 }
-
-/// Has the module's stub count the path in the path table: `ecx` is the path, `eax` the key or else the context, and `twin` where to go on.
-pub(super) fn write_hashed_end(chunk: &mut Chunk, original: Original, live: LiveSet, key: Option<u32>, id_offset: i32) {
-    let saved = saved_with_rdx(live);
-    begin_saving(chunk, original, saved);
-    chunk.load_original(Gpr::RDX, original);
-    chunk.asm.store(offset::TARGET, Gpr::RDX);
-    chunk.asm.load_dword(Gpr::RCX, offset::FRAME);
-    chunk.asm.advance_dword(Gpr::RCX, id_offset);
-    if let Some(key) = key {
-        let place = chunk.asm.load_constant(Gpr::RAX, key);
-        chunk.keys.push(place);
-    } else {
-        chunk.asm.load_dword(Gpr::RAX, offset::CONTEXT);
-    }
-    let back = chunk.asm.new_label();
-    let hole = chunk.asm.address_of(Gpr::RDX);
-    chunk.asm.use_label(hole, back);
-    let hole = chunk.asm.jump();
-    chunk.refer(hole, Destination::Stub(Stub::CountPath));
-    chunk.asm.bind(back);
-    chunk.begin_run(kind::PROBE, original, saved, [0; 4]);
-    saving::write_restore(chunk, saved);
-}
-
-/// The stub that counts a path in the path table; see [`write_hashed_end`]. An entry is taken by `cmpxchg`, so that a signal handler that counts
-/// meanwhile cannot take the same one. What is in brackets is there if paths have a metric; for what is there if they are sampled, see [`samples`].
-///
-/// ```text
-///     mov gs:[twin], rdx
-///     rcx = rax << 32 | rcx                       what is counted
-///     [rax = the metric's counter; rdx = gs:[charged]; mov gs:[charged], rax; sub rax, rdx; mov gs:[ended_metric], rax]
-///     rdx = (rcx * HASH_FACTOR >> 64 - bits) << 4
-/// look:
-///     mov rax, gs:[rdx + PATHS]
-///     cmp rax, rcx
-///     jz count
-///     test rax, rax
-///     jz free
-///     rdx = (rdx + 16) & mask
-///     jmp look
-/// free:
-///     cmp dword gs:[n_path_entries], MAX_PATH_ENTRIES
-///     jae lost
-///     cmpxchg gs:[rdx + PATHS], rcx
-///     jnz look
-///     inc qword gs:[n_path_entries]
-/// count:
-///     [mov rax, gs:[ended_metric]; add gs:[rdx + PATH_METRIC], rax]
-///     inc qword gs:[rdx + PATHS + 8]
-///     jmp gs:[twin]
-/// lost:
-///     inc qword gs:[lost_paths]
-///     jmp gs:[twin]
-/// ```
-pub(crate) fn write_count_stub(chunk: &mut Chunk, probe: Probe) {
-    let (metric, is_sampled) = (probe.metric().filter(|_| probe.has_path_metric()), probe.samples_paths());
-    let all = saves::RAX | saves::RCX | saves::RDX | saves::FLAGS;
-    chunk.begin_run(kind::FORWARD, Original(0), all, [0; 4]);
-    let [look, free, count, lost] = [(); 4].map(|()| chunk.asm.new_label());
-    chunk.asm.store(offset::TWIN, Gpr::RDX);
-    chunk.asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
-    chunk.asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
-    if let Some(metric) = metric {
-        write_counter(chunk, metric);
-        chunk.asm.load(Gpr::RDX, offset::CHARGED);
-        chunk.asm.store(offset::CHARGED, Gpr::RAX);
-        chunk.asm.bytes(&[0x48, 0x29, 0xd0]); // sub rax, rdx
-        chunk.asm.store(offset::ENDED_METRIC, Gpr::RAX);
-    }
-    if is_sampled {
-        samples::write_countdown(&mut chunk.asm);
-    }
-    let asm = &mut chunk.asm;
-    asm.bytes(&[0x48, 0xba]); // mov rdx, HASH_FACTOR
-    asm.bytes(&HASH_FACTOR.to_le_bytes());
-    asm.bytes(&[0x48, 0x0f, 0xaf, 0xd1]); // imul rdx, rcx
-    asm.bytes(&[0x48, 0xc1, 0xea, (64 - N_PATH_BITS) as u8]); // shr rdx, 64 - bits
-    asm.bytes(&[0x48, 0xc1, 0xe2, 0x04]); // shl rdx, 4
-    asm.bind(look);
-    asm.bytes(&[0x65, 0x48, 0x8b, 0x82]); // mov rax, gs:[rdx + PATHS]
-    asm.bytes(&PATHS.to_le_bytes());
-    asm.bytes(&[0x48, 0x39, 0xc8]); // cmp rax, rcx
-    asm.jump_to_if(Condition::Z, count);
-    asm.bytes(&[0x48, 0x85, 0xc0]); // test rax, rax
-    asm.jump_to_if(Condition::Z, free);
-    asm.bytes(&[0x83, 0xc2, 0x10]); // add edx, 16
-    asm.bytes(&[0x81, 0xe2]); // and edx, mask
-    asm.bytes(&(wire::exact::N_PATH_ENTRIES * 16 - 1).to_le_bytes());
-    asm.jump_to(look);
-    asm.bind(free);
-    asm.compare_constant(offset::N_PATH_ENTRIES, wire::exact::MAX_PATH_ENTRIES);
-    asm.jump_to_if(Condition::AE, lost);
-    asm.bytes(&[0x65, 0x48, 0x0f, 0xb1, 0x8a]); // cmpxchg gs:[rdx + PATHS], rcx
-    asm.bytes(&PATHS.to_le_bytes());
-    asm.jump_to_if(Condition::NZ, look);
-    asm.increment(offset::N_PATH_ENTRIES);
-    asm.bind(count);
-    if metric.is_some() {
-        asm.load(Gpr::RAX, offset::ENDED_METRIC);
-        asm.bytes(&[0x65, 0x48, 0x01, 0x82]); // add gs:[rdx + PATH_METRIC], rax
-        asm.bytes(&PATH_METRIC.to_le_bytes());
-    }
-    if is_sampled {
-        samples::write_squares(asm);
-    }
-    asm.bytes(&[0x65, 0x48, 0xff, 0x82]); // inc qword gs:[rdx + PATHS + 8]
-    asm.bytes(&(PATHS + 8).to_le_bytes());
-    asm.jump_through(offset::TWIN);
-    asm.bind(lost);
-    asm.increment(offset::LOST_PATHS);
-    asm.jump_through(offset::TWIN);
-    asm.resolve_labels();
-}
-
-/// Logarithm of the entries of the path table.
-const N_PATH_BITS: u32 = wire::exact::N_PATH_ENTRIES.ilog2();
-const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Writes code that needs a register but leaves the flags alone, or need not.
 pub(super) fn with_register(chunk: &mut Chunk, original: Original, live: LiveSet, write: impl FnOnce(&mut Chunk, Gpr)) {

@@ -10,20 +10,25 @@
 //! * **Ascent**, before a tail call: the callee takes the place of the function, as on the stack.
 //!
 //! ```text
-//!         mov ecx, gs:[context]
-//!         mov eax, function; shl rax, 32; or rcx, rax         the key
-//!         mov rax, FACTOR; imul rax, rcx; shr rax, 42; shl rax, 5
-//! look:   cmp rcx, gs:[rax + CONTEXTS]
+//!         mov k, gs:[context]                                 k and i are dead, or rcx and rax, saved
+//!         mov i, function << 32; or k, i                      the key
+//!         imul i, k, FRONT_FACTOR; shr i, 27; and i, mask     its place in the front
+//!         cmp k, gs:[i + FRONT]
 //!         jne other
-//!         inc qword gs:[rax + CONTEXTS + 8]
-//!         mov eax, gs:[rax + CONTEXTS + 16]
-//!         mov gs:[context], eax
+//!         inc qword gs:[i + FRONT + 8]
+//!         mov i, gs:[i + FRONT + 16]
+//!         mov gs:[context], i
 //!         ...
-//! other:  cmp qword gs:[rax + CONTEXTS], 0                    behind the function
+//! other:  cmp qword gs:[i + FRONT], 0                         behind the function
 //!         je new
-//!         add eax, 32; and eax, mask
+//!         mov i, FACTOR; imul i, k; shr i, 37; and i, mask
+//! look:   cmp k, gs:[i + CONTEXTS]
+//!         je found                                            the same with CONTEXTS in place of FRONT
+//!         cmp qword gs:[i + CONTEXTS], 0
+//!         je new
+//!         add i, 32; and i, mask
 //!         jmp look
-//! new:    mov gs:[wanted_context], rcx                        and to the gate, which comes back to the start
+//! new:    mov gs:[wanted_context], k                          and to the gate, which comes back to the start
 //! ```
 //!
 //! Where a metric is counted, what its counter has gone up by since the last change of context is charged to the context that ends, before each of these:
@@ -46,17 +51,21 @@ use std::mem::offset_of;
 use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::{BlockId, EdgeId};
 use flow::liveness::LiveSet;
-use wire::exact::{CONTEXT_BYTES, CONTEXT_HASH_FACTOR, CONTEXTS, ContextEntry, FRAME_MASK, N_CONTEXT_ENTRIES};
+use wire::exact::{
+    CONTEXT_BYTES, CONTEXT_FRONT_FACTOR, CONTEXT_HASH_FACTOR, CONTEXTS, ContextEntry, FRAME_MASK, FRONT_CONTEXTS,
+    N_CONTEXT_ENTRIES, N_FRONT_CONTEXTS,
+};
 use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
 use super::code::with_register;
+use super::hashed::INCREMENT;
 use super::path_metric::with_metric;
-use super::saving::{begin_saving, saved, write_restore};
-use super::transfers::CallEnd;
+use super::saving::{begin_saving, saved, with_two_registers, write_restore};
+use super::transfers::{COMPARE, CallEnd, FRAME_CONTEXT, FRAME_KEY, LOAD};
 use super::{Cell, CellKind};
-use crate::asm::{Condition, Gpr, Label};
+use crate::asm::{Asm, Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
 use crate::exits;
 use crate::function::Function;
@@ -64,17 +73,24 @@ use crate::function::Function;
 const KEY: u32 = CONTEXTS + offset_of!(ContextEntry, key) as u32;
 const COUNT: u32 = CONTEXTS + offset_of!(ContextEntry, count) as u32;
 const CONTEXT: u32 = CONTEXTS + offset_of!(ContextEntry, context) as u32;
+const PLACE_MASK: u32 = (N_CONTEXT_ENTRIES - 1) * CONTEXT_BYTES;
+const FRONT_MASK: u32 = (N_FRONT_CONTEXTS - 1) * CONTEXT_BYTES;
+const FRONT_SHIFT: u8 = 32 - CONTEXT_BYTES.ilog2() as u8;
+const HASH_SHIFT: u8 = (64 - N_CONTEXT_ENTRIES.ilog2() - CONTEXT_BYTES.ilog2()) as u8;
 const METRIC: u32 = CONTEXTS + offset_of!(ContextEntry, metric) as u32;
 
 /// The search for a context goes on behind the function.
 #[derive(Debug)]
 pub(crate) struct FindContext {
     label: Label,
-    look: Label,
+    /// Where it goes on when the entry was found.
+    back: Label,
     /// Where everything starts.
     start: Label,
     at: Original,
     saved: u8,
+    /// With the key, and with the place.
+    registers: [Gpr; 2],
 }
 
 /// The number of a function among those of the chunk that have one, for its contexts; or of a call.
@@ -156,51 +172,62 @@ impl Function<'_, '_> {
     }
 
     fn descend(&mut self, at: Original, live: LiveSet, key: u32) {
-        let saved = saved(live);
         let chunk = &mut *self.chunk;
-        let [start, look, other] = [(); 3].map(|()| chunk.asm.new_label());
+        let [start, back, other] = [(); 3].map(|()| chunk.asm.new_label());
         chunk.asm.bind(start);
-        begin_saving(chunk, at, saved);
-        let asm = &mut chunk.asm;
-        asm.load_dword(Gpr::RCX, offset::CONTEXT);
-        let place = asm.load_constant(Gpr::RAX, key);
-        asm.bytes(&[0x48, 0xc1, 0xe0, 0x20]); // shl rax, 32
-        asm.bytes(&[0x48, 0x09, 0xc1]); // or rcx, rax
-        asm.bytes(&[0x48, 0xb8]); // mov rax, CONTEXT_HASH_FACTOR
-        asm.bytes(&CONTEXT_HASH_FACTOR.to_le_bytes());
-        asm.bytes(&[0x48, 0x0f, 0xaf, 0xc1]); // imul rax, rcx
-        asm.bytes(&[0x48, 0xc1, 0xe8, (64 - N_CONTEXT_ENTRIES.ilog2()) as u8]); // shr rax, 64 - bits
-        asm.bytes(&[0x48, 0xc1, 0xe0, CONTEXT_BYTES.ilog2() as u8]); // shl rax, 5
-        asm.bind(look);
-        asm.bytes(&[0x65, 0x48, 0x3b, 0x88]); // cmp rcx, gs:[rax + KEY]
-        asm.bytes(&KEY.to_le_bytes());
-        asm.jump_to_if(Condition::NZ, other);
-        asm.bytes(&[0x65, 0x48, 0xff, 0x80]); // inc qword gs:[rax + COUNT]
-        asm.bytes(&COUNT.to_le_bytes());
-        asm.gs_based_dword(0x8b, Gpr::RAX, Gpr::RAX, CONTEXT);
-        asm.store_dword(offset::CONTEXT, Gpr::RAX);
-        write_restore(chunk, saved);
-        chunk.keys.push(place);
-        self.call_ends.push(CallEnd::FindContext(FindContext { label: other, look, start, at, saved }));
+        let mut registers = [Gpr::RCX, Gpr::RAX];
+        let saved = with_two_registers(chunk, at, live, |chunk, [wanted, place]| {
+            registers = [wanted, place];
+            let asm = &mut chunk.asm;
+            asm.load_dword(wanted, offset::CONTEXT);
+            let hole = asm.load_wide_constant(place, u64::from(key) << 32) + 4;
+            asm.or(wanted, place);
+            asm.multiply_by(place, wanted, CONTEXT_FRONT_FACTOR);
+            asm.shift_right(place, FRONT_SHIFT);
+            asm.and_dword(place, FRONT_MASK);
+            asm.gs_based(COMPARE, wanted, place, KEY + FRONT_CONTEXTS);
+            asm.jump_to_if(Condition::NZ, other);
+            write_entry(asm, place, FRONT_CONTEXTS);
+            chunk.keys.push(hole);
+        });
+        chunk.begin_clean_probe(at);
+        chunk.asm.bind(back);
+        let find = FindContext { label: other, back, start, at, saved, registers };
+        self.call_ends.push(CallEnd::FindContext(find));
     }
 
     pub(super) fn write_find_context(&mut self, find: &FindContext) {
         let chunk = &mut *self.chunk;
-        let new = chunk.asm.new_label();
-        chunk.asm.bind(find.label);
+        let [wanted, place] = find.registers;
+        let asm = &mut chunk.asm;
+        let [new, look, found] = [(); 3].map(|()| asm.new_label());
+        asm.bind(find.label);
         chunk.begin_run(kind::PROBE, find.at, find.saved, [0; 4]);
-        chunk.asm.bytes(&[0x65, 0x48, 0x83, 0xb8]); // cmp qword gs:[rax + KEY], 0
-        chunk.asm.bytes(&KEY.to_le_bytes());
-        chunk.asm.bytes(&[0]);
-        chunk.asm.jump_to_if(Condition::Z, new);
-        chunk.asm.bytes(&[0x83, 0xc0, CONTEXT_BYTES as u8]); // add eax, CONTEXT_BYTES
-        chunk.asm.bytes(&[0x25]); // and eax, mask
-        chunk.asm.bytes(&(N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1).to_le_bytes());
-        chunk.asm.jump_to(find.look);
-        chunk.asm.bind(new);
-        chunk.asm.store(offset::WANTED_CONTEXT, Gpr::RCX);
+        let asm = &mut chunk.asm;
+        asm.compare_based_with_zero(place, KEY + FRONT_CONTEXTS);
+        asm.jump_to_if(Condition::Z, new);
+        asm.load_wide_constant(place, CONTEXT_HASH_FACTOR);
+        asm.multiply(place, wanted);
+        asm.shift_right(place, HASH_SHIFT);
+        asm.and_dword(place, PLACE_MASK);
+        asm.bind(look);
+        asm.gs_based(COMPARE, wanted, place, KEY);
+        asm.jump_to_if(Condition::Z, found);
+        asm.compare_based_with_zero(place, KEY);
+        asm.jump_to_if(Condition::Z, new);
+        asm.add_immediate(place, CONTEXT_BYTES as i8);
+        asm.and_dword(place, PLACE_MASK);
+        asm.jump_to(look);
+        asm.bind(new);
+        asm.store(offset::WANTED_CONTEXT, wanted);
         write_restore(chunk, find.saved);
         exits::write_detour(chunk, find.at, EndReason::NewContext, find.start);
+        chunk.asm.bind(found);
+        chunk.begin_run(kind::PROBE, find.at, find.saved, [0; 4]);
+        write_entry(&mut chunk.asm, place, 0);
+        write_restore(chunk, find.saved);
+        chunk.begin_clean_probe(find.at);
+        chunk.asm.jump_to(find.back);
     }
 
     fn retake_context(&mut self, at: Original, live: LiveSet) {
@@ -210,9 +237,9 @@ impl Function<'_, '_> {
         let [missing, behind] = [(); 2].map(|()| chunk.asm.new_label());
         begin_saving(chunk, at, saved);
         chunk.asm.frame_index(Gpr::RAX, FRAME_MASK);
-        chunk.asm.entry(super::transfers::COMPARE, Gpr::RSP, Gpr::RAX, super::transfers::FRAME_KEY);
+        chunk.asm.entry(COMPARE, Gpr::RSP, Gpr::RAX, FRAME_KEY);
         chunk.asm.jump_to_if(Condition::NZ, missing);
-        chunk.asm.entry_dword(super::transfers::LOAD, Gpr::RAX, Gpr::RAX, super::transfers::FRAME_CONTEXT);
+        chunk.asm.entry_dword(LOAD, Gpr::RAX, Gpr::RAX, FRAME_CONTEXT);
         chunk.asm.store_dword(offset::CONTEXT, Gpr::RAX);
         chunk.asm.jump_to(behind);
         chunk.asm.bind(missing);
@@ -220,4 +247,11 @@ impl Function<'_, '_> {
         chunk.asm.bind(behind);
         write_restore(chunk, saved);
     }
+}
+
+/// Counts a call in the entry at a place, which is this far behind, and takes its context. Changes the register.
+fn write_entry(asm: &mut Asm, place: Gpr, distance: u32) {
+    asm.gs_based(INCREMENT, Gpr(0), place, COUNT + distance);
+    asm.gs_based_dword(LOAD, place, place, CONTEXT + distance);
+    asm.store_dword(offset::CONTEXT, place);
 }

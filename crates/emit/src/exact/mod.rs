@@ -8,13 +8,14 @@
 //!
 //! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
 //!   taken has a cell of its own if its edge does not follow, also where it leaves the function.
-//! * **Paths.** See [`paths`], [`path_metric`] for what is added up on each, [`samples`] for samples of them, and [`trace`] for all of them in their
+//! * **Paths.** See [`paths`], [`hashed`] for those that have no cells, [`path_metric`] for what is added up on each, [`samples`] for samples of them, and [`trace`] for all of them in their
 //!   order.
 //! * **Contexts.** See [`contexts`].
 
 pub(crate) mod code;
 mod computed;
 pub(crate) mod contexts;
+pub(crate) mod hashed;
 mod path_metric;
 mod paths;
 mod plan;

@@ -22,7 +22,7 @@
 //!             mov gs:[charged], r
 //! ```
 //!
-//! A path starts where control arrives by an address, and where the one before ends. The stub that counts paths ([`super::code::write_count_stub`]) adds
+//! A path starts where control arrives by an address, and where the one before ends. What counts paths in the path table ([`super::hashed`]) adds
 //! what a path has to what it had before, and starts the next one. So where cycles are added up, all paths are counted in the path table. Misses are rare: a
 //! path that has cells has others for its misses, and mostly nothing is to be done there:
 //!

@@ -23,6 +23,7 @@ use flow::paths::{
 };
 
 use super::code::{Paths, RowEntry};
+use super::hashed::Owner;
 use super::{Cell, CellKind, Code, Metric, Plan};
 use crate::chunk::Chunk;
 use crate::module::Module;
@@ -100,7 +101,7 @@ pub(super) fn plan(
         } else if probe.traces_paths() {
             Paths::Trace(key)
         } else {
-            Paths::Table(key)
+            Paths::Table { owner: Owner::Function(key), metric: probe.metric() }
         }
     };
     let code = |action: EdgeAction| match action {

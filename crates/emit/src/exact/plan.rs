@@ -5,6 +5,7 @@ use flow::graph::{BlockId, Edge, EdgeId};
 use flow::{FunctionFlow, Transfer};
 
 use super::code::{Paths, RowEntry};
+use super::hashed::Owner;
 use super::{Cell, CellKind, Code, Counting, paths};
 use crate::chunk::Chunk;
 use crate::module::Module;
@@ -46,7 +47,8 @@ impl Plan {
                 plan.unwrap_or_else(|| Plan::nothing(module.function(id)))
             }
             Counting::Contexts(contexts) if contexts.paths && has_context => {
-                let plan = paths::plan(module, id, counting.truncation(), Some(Paths::Context), chunk);
+                let paths = Paths::Table { owner: Owner::Context, metric: contexts.metric };
+                let plan = paths::plan(module, id, counting.truncation(), Some(paths), chunk);
                 plan.unwrap_or_else(|| Plan::apart(module.function(id)))
             }
             Counting::Contexts(_) => Plan::apart(module.function(id)),

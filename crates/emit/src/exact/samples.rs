@@ -31,34 +31,21 @@
 //! A tick may come between any two of these, and so may a handler of the program that takes samples itself: then one sample more or less is taken, and
 //! what one of them adds to the squares may be that of the other. The path that is counted is the right one all the same.
 
-use flow::liveness::LiveSet;
 use wire::exact::PATH_METRIC;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::code::write_hashed_end;
+use super::hashed::{Ended, OtherEnd};
 use super::saving::keeps_flags;
-use crate::asm::{Asm, Condition, Gpr, Label};
-use crate::chunk::{Chunk, Original};
+use crate::asm::{Asm, Condition, Gpr};
+use crate::chunk::Chunk;
 use crate::probe::{self, FLAGS_SAVE_END};
-
-/// A path end that a sample is wanted of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// Where the code for that starts, and where it comes back to.
-    label: Label,
-    back: Label,
-    original: Original,
-    /// What is needed there; if flags are, these, `rax` and `rcx` are saved.
-    live: LiveSet,
-    key: u32,
-    id_offset: i32,
-}
 
 const SAVED: u8 = saves::RAX | saves::RCX | saves::FLAGS;
 
 /// Looks whether a sample is wanted of the path that ends.
-pub(super) fn write_end(chunk: &mut Chunk, original: Original, live: LiveSet, key: u32, id_offset: i32) {
+pub(super) fn write_end(chunk: &mut Chunk, ended: Ended) {
+    let Ended { original, live, .. } = ended;
     let keeps_flags = keeps_flags(live);
     let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
     if keeps_flags {
@@ -77,21 +64,8 @@ pub(super) fn write_end(chunk: &mut Chunk, original: Original, live: LiveSet, ke
     }
     chunk.begin_clean_probe(original);
     chunk.asm.bind(back);
-    chunk.samples.push(Sample { label, back, original, live, key, id_offset });
-}
-
-/// Writes where the function's path ends go that samples are wanted of.
-pub(crate) fn write_all(chunk: &mut Chunk) {
-    for Sample { label, back, original, live, key, id_offset } in std::mem::take(&mut chunk.samples) {
-        chunk.asm.bind(label);
-        if keeps_flags(live) {
-            chunk.begin_run(kind::PROBE, original, SAVED, [0; 4]);
-            probe::restore_all(&mut chunk.asm);
-        }
-        write_hashed_end(chunk, original, live, Some(key), id_offset);
-        chunk.begin_clean_probe(original);
-        chunk.asm.jump_to(back);
-    }
+    let saved = if keeps_flags { SAVED } else { 0 };
+    chunk.other_ends.push(OtherEnd { label, back, ended, saved, has_metric: false });
 }
 
 /// In the stub: goes back unless this path is one to take. Changes `rdx`.

@@ -65,13 +65,13 @@ pub(super) fn write_restore(chunk: &mut Chunk, saved: u8) {
     }
 }
 
-/// Writes code that needs two registers and changes flags: dead ones, or `rcx` and `rax`, saved.
+/// Writes code that needs two registers and changes flags: dead ones, or `rcx` and `rax`, saved. Returns what is saved.
 pub(super) fn with_two_registers(
     chunk: &mut Chunk,
     at: Original,
     live: LiveSet,
     write: impl FnOnce(&mut Chunk, [Gpr; 2]),
-) {
+) -> u8 {
     let mut dead = probe::dead_registers(live).filter(|_| !keeps_flags(live));
     let (registers, saved) = match (dead.next(), dead.next()) {
         (Some(first), Some(second)) => ([first, second], 0),
@@ -81,4 +81,5 @@ pub(super) fn with_two_registers(
     begin_saving(chunk, at, saved);
     write(chunk, registers);
     write_restore(chunk, saved);
+    saved
 }

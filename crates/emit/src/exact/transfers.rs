@@ -15,7 +15,7 @@
 //!             shr rcx, RETURN_SHIFT
 //!             xor ecx, [rsp]
 //!             and ecx, RETURN_MASK
-//!             mov rcx, gs:[rcx + RETURNS]
+//!             mov rcx, gs:[rcx * 2 + RETURNS]
 //!             cmp ecx, [rsp]
 //!             jne look up                             by the map; makes the entry, too
 //!             sar rcx, 32
@@ -294,7 +294,7 @@ impl Function<'_, '_> {
         chunk.asm.bytes(&[0x33, 0x0c, 0x24]); // xor ecx, [rsp]
         chunk.asm.bytes(&[0x81, 0xe1]); // and ecx, RETURN_MASK
         chunk.asm.bytes(&RETURN_MASK.to_le_bytes());
-        chunk.asm.bytes(&[0x65, 0x48, 0x8b, 0x89]); // mov rcx, gs:[rcx + RETURNS]
+        chunk.asm.bytes(&[0x65, 0x48, 0x8b, 0x0c, 0x4d]); // mov rcx, gs:[rcx * 2 + RETURNS]
         chunk.asm.bytes(&RETURNS.to_le_bytes());
         chunk.asm.bytes(&[0x3b, 0x0c, 0x24]); // cmp ecx, [rsp]
         chunk.asm.jump_to_if(Condition::NZ, slow);
@@ -384,7 +384,7 @@ fn write_slow_return(chunk: &mut Chunk, at: Original, n_bytes: i32, keeps_flags:
 ///         mov gs:[twin], rax
 ///         rcx = (rax - target) << 32 | target & 0xffff_ffff
 ///         eax = (target >> RETURN_SHIFT ^ target) & RETURN_MASK
-///         mov gs:[rax + RETURNS], rcx
+///         mov gs:[rax * 2 + RETURNS], rcx
 ///         restore all; jmp gs:[twin]
 ///     jmp look up
 /// ```
@@ -420,7 +420,7 @@ pub(crate) fn write_land_stub(chunk: &mut Chunk, look_up: u32) -> u32 {
         asm.bytes(&offset::TARGET.to_le_bytes());
         asm.bytes(&[0x81, 0xe0]); // and eax, RETURN_MASK
         asm.bytes(&RETURN_MASK.to_le_bytes());
-        asm.bytes(&[0x65, 0x48, 0x89, 0x88]); // mov gs:[rax + RETURNS], rcx
+        asm.bytes(&[0x65, 0x48, 0x89, 0x0c, 0x45]); // mov gs:[rax * 2 + RETURNS], rcx
         asm.bytes(&RETURNS.to_le_bytes());
         probe::restore_all(asm);
         asm.jump_through(offset::TWIN);

@@ -236,11 +236,6 @@ impl State {
         }
     }
 
-    /// Whether an entry of the path table or the table of contexts is in hand.
-    pub fn is_searching(&self) -> bool {
-        self.registers[RDX] == Value::Exact(Known::PathSlot) || self.registers[RAX] == Value::Exact(Known::ContextPlace)
-    }
-
     /// Whether the program is at this address.
     pub fn is_at(&self, address: Value) -> bool {
         match self.point {

@@ -227,8 +227,8 @@ impl<'a, 'data> Walker<'a, 'data> {
             let step = step(self.index, &mut state, &task.pending, &insn).ok_or(Fault::Probe { at })?;
             let is_back = matches!(step, Step::Back(_));
             let mut go = |target: u32, state: State| {
-                // Ways meet again behind the search of the path table, which comes round itself until nothing new is known.
-                let meets_others = is_back || target <= at && state.is_searching();
+                // Ways meet again where they come back from behind the function, and searches come round until nothing new is known.
+                let meets_others = is_back || target <= at;
                 if !meets_others || !seen.contains(&(target, state)) {
                     to_do.push((target, state));
                     seen.extend(meets_others.then_some((target, state)));

@@ -34,7 +34,7 @@ fn program(optimization: &str, n_cells: u32) -> Vec<u8> {
         ("CELLS", exact::CELLS.into()),
         ("N_CELLS", n_cells.into()),
         ("PATHS", exact::PATHS.into()),
-        ("N_PATH_ENTRIES", exact::N_PATH_ENTRIES.into()),
+        ("PATHS_BYTES", exact::PATHS_BYTES.into()),
         ("PATH_METRIC", exact::PATH_METRIC.into()),
         ("GATE", offset::GATE.into()),
         ("SAMPLES_WANTED", offset::SAMPLES_WANTED.into()),

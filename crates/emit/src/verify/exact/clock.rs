@@ -86,7 +86,7 @@ pub(super) fn keep(state: &mut State, from: usize) -> Option<()> {
 /// They are added to those of the path.
 pub(super) fn add(state: &mut State) -> Option<()> {
     let exact = &mut state.exact;
-    let is_time = state.registers[RAX] == Value::Exact(Known::PathTime) && exact.has_ended_metric;
-    let is_first = exact.entry == PathEntry::Found && !exact.has_added_cycles;
+    let is_time = state.registers[RAX] == Value::Exact(Known::PathTime) && exact.has_noted_start;
+    let is_first = matches!(exact.entry, PathEntry::Found(_)) && !exact.has_added_cycles;
     (is_time && is_first).then(|| exact.has_added_cycles = true)
 }

@@ -12,7 +12,7 @@ use flow::callgraph::FunctionId;
 use flow::cfg::{EdgeKind, EntryKind};
 use flow::graph::BlockId;
 use iced_x86::{Code, Instruction, Register};
-use wire::exact::{CONTEXT_BYTES, ContextEntry, N_CONTEXT_ENTRIES, ROOT_CONTEXT};
+use wire::exact::{CONTEXT_BYTES, ContextEntry, N_CONTEXT_ENTRIES, N_FRONT_CONTEXTS, ROOT_CONTEXT};
 use wire::sample::EndReason;
 
 use super::super::Fault;
@@ -28,9 +28,10 @@ pub(super) const KEY: u32 = std::mem::offset_of!(ContextEntry, key) as u32;
 pub(super) const COUNT: u32 = std::mem::offset_of!(ContextEntry, count) as u32;
 pub(super) const CONTEXT: u32 = std::mem::offset_of!(ContextEntry, context) as u32;
 pub(super) const CYCLES: u32 = std::mem::offset_of!(ContextEntry, metric) as u32;
-pub(super) const HASH_SHIFT: u8 = (64 - N_CONTEXT_ENTRIES.ilog2()) as u8;
-pub(super) const PLACE_SHIFT: u8 = CONTEXT_BYTES.ilog2() as u8;
-pub(super) const PLACE_MASK: u32 = N_CONTEXT_ENTRIES * CONTEXT_BYTES - 1;
+/// Bits that tell the places of entries apart.
+pub(super) const PLACE_MASK: u32 = (N_CONTEXT_ENTRIES - 1) * CONTEXT_BYTES;
+/// The same of the front.
+pub(super) const FRONT_MASK: u32 = (N_FRONT_CONTEXTS - 1) * CONTEXT_BYTES;
 
 /// The key of the function's contexts; nothing if it has none.
 pub(super) fn key(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Option<u32>, Fault> {
@@ -102,9 +103,9 @@ pub(super) fn load(state: &State, at: u32) -> Option<Known> {
 
 /// A call is counted.
 pub(super) fn count(state: &mut State) -> Option<()> {
-    let is_found = state.exact.search == ContextSearch::Found;
-    let Value::Exact(Known::ContextKey(key, Context::Kept)) = state.registers[RCX] else { return None };
-    is_found.then(|| state.exact.search = ContextSearch::Counted(key))
+    let ContextSearch::Found(key) = state.exact.search else { return None };
+    state.exact.search = ContextSearch::Counted(key);
+    Some(())
 }
 
 /// The counter is noted for the next time.
@@ -144,15 +145,17 @@ pub(super) fn made(state: &mut State) -> Option<Step> {
 
 /// Comparisons with the key of an entry.
 pub(super) fn compare(state: &State, insn: &Instruction) -> Option<Outcome> {
-    let has_key = matches!(state.registers[RCX], Value::Exact(Known::ContextKey(..)));
     match insn.code() {
-        Code::Cmp_r64_rm64 if insn.op0_register() == Register::RCX && has_key => Some(Outcome::SameContext),
-        Code::Cmp_rm64_imm8 if insn.immediate8() == 0 && has_key => Some(Outcome::NoContext),
+        Code::Cmp_r64_rm64 => match state.registers[insn.op0_register().number()] {
+            Value::Exact(Known::ContextKey(key, Context::Kept)) => Some(Outcome::SameContext(key)),
+            _ => None,
+        },
+        Code::Cmp_rm64_imm8 if insn.immediate8() == 0 => Some(Outcome::NoContext),
         _ => None,
     }
 }
 
-/// Arithmetic on the way to the place of an entry. Returns what the first operand becomes.
+/// Arithmetic with the time. Returns what the first operand becomes.
 pub(super) fn calculate(state: &mut State, insn: &Instruction) -> Option<Known> {
     let [first, second] = [insn.op0_register(), insn.op1_register()];
     if insn.code() == Code::Shl_rm64_imm8 && first == Register::RDX && insn.immediate8() == 32 {
@@ -171,10 +174,6 @@ pub(super) fn calculate(state: &mut State, insn: &Instruction) -> Option<Known> 
         _ => None,
     });
     let becomes = match (insn.code(), rax?) {
-        (Code::Or_rm64_r64, Known::HighKey(key)) if [first, second] == [Register::RCX, Register::RAX] => {
-            let Known::Context(context) = rcx? else { return None };
-            Known::ContextKey(key, context)
-        }
         (Code::Sub_rm64_r64, Known::Now) if [first, second] == [Register::RAX, Register::RCX] => {
             let has_both = rcx? == Known::Charged && state.exact.has_noted_time;
             has_both.then_some(Known::Elapsed)?
@@ -183,21 +182,6 @@ pub(super) fn calculate(state: &mut State, insn: &Instruction) -> Option<Known> 
             let has_both = state.registers[RDX] == Value::Exact(Known::Charged) && state.exact.has_noted_start;
             has_both.then_some(Known::PathTime)?
         }
-        (Code::Imul_r64_rm64, Known::Factor) if [first, second] == [Register::RAX, Register::RCX] => {
-            matches!(rcx?, Known::ContextKey(..)).then_some(Known::ContextHash)?
-        }
-        (Code::Shr_rm64_imm8, Known::ContextHash) if first == Register::RAX && insn.immediate8() == HASH_SHIFT => {
-            Known::ContextBits
-        }
-        (Code::Shl_rm64_imm8, Known::ContextBits) if first == Register::RAX && insn.immediate8() == PLACE_SHIFT => {
-            Known::ContextPlace
-        }
-        (Code::Add_rm32_imm8, Known::ContextPlace) if first == Register::EAX => {
-            // What is known about one entry is not known about the next one.
-            state.exact.search = ContextSearch::Looking;
-            (u32::from(insn.immediate8()) == CONTEXT_BYTES).then_some(Known::NextContextPlace)?
-        }
-        (Code::And_EAX_imm32, Known::NextContextPlace) if insn.immediate32() == PLACE_MASK => Known::ContextPlace,
         _ => return None,
     };
     state.flags = Flags::Junk;

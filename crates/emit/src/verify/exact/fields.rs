@@ -3,8 +3,8 @@
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::exact::{
-    CONTEXTS, FRAME_METRIC, FRAME_SCALE, FRAMES, FrameEntry, MAX_PATH_ENTRIES, PATH_METRIC, PATHS,
-    PathEntry as TableEntry, RETURNS,
+    CONTEXTS, FRAME_METRIC, FRAME_SCALE, FRAMES, FRONT_CONTEXTS, FRONT_PATHS, FrameEntry, MAX_PATH_ENTRIES,
+    PATH_METRIC, PATHS, PathEntry as TableEntry, RETURN_SCALE, RETURNS,
 };
 use wire::sample::EndReason;
 use wire::thread::offset;
@@ -14,7 +14,7 @@ use super::super::step::Step;
 use super::super::transfer::Pending;
 use super::cells::cell_at;
 use super::state::{Claim, Clock, Context, End, Frame, Known, Outcome, PathEntry, Sampling};
-use super::step::is_path_key;
+use super::step::path_of;
 use super::{clock, contexts, samples};
 
 /// What an operand relative to `gs:` is.
@@ -31,12 +31,12 @@ enum Field {
     Frame(u32),
     /// The cycles beside it.
     FrameCycles,
-    /// Of the entry of the path table that `rdx` chooses.
+    /// Of the entry of the path table that a register chooses.
     Path(u32),
     /// The cycles beside it, or the squares: this far from their start.
     PathCycles,
     Squares(u32),
-    /// Of the entry of the table of contexts that `rax` chooses, and of the one of the present context.
+    /// Of the entry of the table of contexts that a register chooses, and of the one of the present context.
     Context(u32),
     Present(u32),
 }
@@ -103,18 +103,25 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
         (Register::None, index) => match (value(index)?, scale) {
             (Known::SignedFrame(frame), 8) => Some(Field::PathCell(cell_at(displacement)?, frame)),
             (Known::FrameSlot, FRAME_SCALE) => within(FRAMES).map(Field::Frame),
+            (Known::ReturnIndex, RETURN_SCALE) if within(RETURNS) == Some(0) => Some(Field::Return),
             _ => None,
         },
-        (Register::RDX, Register::None) if value(base) == Some(Known::PathSlot) => match within(PATH_METRIC) {
+        (base, Register::None) if value(base) == Some(Known::PathSlot) => match within(PATH_METRIC) {
             Some(at) if state.exact.done.is_sampled => Some(Field::Squares(at)),
             Some(at) => (at == 0).then_some(Field::PathCycles),
             None => within(PATHS).map(Field::Path),
         },
+        (base, Register::None) if value(base) == Some(Known::FrontPathSlot) => {
+            match (within(PATH_METRIC + FRONT_PATHS), within(PATHS + FRONT_PATHS)) {
+                (Some(at), _) => (at == 0).then_some(Field::PathCycles),
+                (None, at) => at.map(Field::Path),
+            }
+        }
         (base, Register::None) => match value(base)? {
             Known::FrameSlot if within(FRAME_METRIC) == Some(0) => Some(Field::FrameCycles),
             Known::ContextPlace => within(CONTEXTS).map(Field::Context),
+            Known::FrontContextPlace => within(CONTEXTS + FRONT_CONTEXTS).map(Field::Context),
             Known::Context(_) => within(CONTEXTS).map(Field::Present),
-            Known::ReturnIndex if displacement == i64::from(RETURNS) => Some(Field::Return),
             _ => None,
         },
         _ => None,
@@ -161,7 +168,9 @@ fn load(state: &State, field: Field, counts_misses: bool) -> Option<Value> {
         Field::Header(offset::MISSES) if counts_misses => Value::Exact(Known::Now),
         Field::Header(offset::ENDED_METRIC) if state.exact.has_ended_metric => Value::Exact(Known::PathTime),
         Field::Path(PATH_KEY) => Value::Exact(Known::EntryKey),
-        Field::Squares(samples::LAST) if state.exact.entry == PathEntry::Found => Value::Exact(Known::LastSample),
+        Field::Squares(samples::LAST) if matches!(state.exact.entry, PathEntry::Found(_)) => {
+            Value::Exact(Known::LastSample)
+        }
         Field::Header(offset::SAMPLING_TICK) if state.registers[RAX] == Value::Exact(Known::OldSample) => {
             Value::Exact(Known::Growth)
         }
@@ -290,6 +299,9 @@ fn calculate(
                 _ => return None,
             }
         }
+        (Code::Cmp_rm64_r64, Field::Path(PATH_KEY)) => {
+            Outcome::SamePath(path_of(state.registers[insn.op1_register().number()])?)
+        }
         (Code::Cmp_r64_rm64, Field::Cell(cell)) if first == Some(Value::Target) && is_own(cell) => {
             Outcome::Remembered(cell)
         }
@@ -304,7 +316,7 @@ fn calculate(
             Outcome::Room
         }
         (Code::Cmpxchg_rm64_r64, Field::Path(PATH_KEY)) if insn.op1_register() == Register::RCX => {
-            let is_ready = rax == Value::Exact(Known::Zero) && is_path_key(rcx);
+            let is_ready = rax == Value::Exact(Known::Zero) && path_of(rcx).is_some();
             (is_ready && state.exact.entry == PathEntry::Room).then_some(())?;
             state.registers[RAX] = Value::Junk;
             Outcome::TakenEntry
@@ -315,11 +327,6 @@ fn calculate(
 
 fn increment(state: &mut State, field: Field) -> Option<()> {
     let exact = &mut state.exact;
-    let path_of = |value: Value| match value {
-        Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
-        Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
-        _ => None,
-    };
     let is_timed = if exact.entry == PathEntry::Full { exact.has_ended_metric } else { exact.has_added_cycles };
     let end = match field {
         Field::Cell(cell) => {
@@ -327,14 +334,15 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
             return Some(());
         }
         Field::Header(offset::N_PATH_ENTRIES) if exact.entry == PathEntry::New => {
-            exact.entry = PathEntry::Found;
+            exact.entry = PathEntry::Found(path_of(state.registers[RCX])?);
             return Some(());
         }
         Field::Context(contexts::COUNT) => return contexts::count(state),
         Field::PathCell(cell, frame) => End::Cell(cell, frame),
-        Field::Path(PATH_COUNT) if exact.entry == PathEntry::Found => {
-            samples::may_count(exact).then(|| path_of(state.registers[RCX]))??
-        }
+        Field::Path(PATH_COUNT) => match exact.entry {
+            PathEntry::Found(end) if samples::may_count(exact) => end,
+            _ => return None,
+        },
         Field::Header(offset::LOST_PATHS) if exact.entry == PathEntry::Full => path_of(state.registers[RCX])?,
         _ => return None,
     };

@@ -59,7 +59,7 @@ pub(super) fn set_wanted(state: &mut State, number: u32) -> Option<()> {
 /// The sum of squares grows, but for the carry.
 pub(super) fn grow(state: &mut State) -> Option<()> {
     (state.registers[RAX] == Value::Exact(Known::Growth)).then_some(())?;
-    (state.exact.entry == PathEntry::Found).then_some(())?;
+    matches!(state.exact.entry, PathEntry::Found(_)).then_some(())?;
     advance(&mut state.exact, Sampling::Taken, Sampling::Growing)
 }
 

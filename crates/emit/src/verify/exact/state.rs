@@ -46,8 +46,7 @@ pub(in super::super) enum Known {
     Frame(Frame),
     /// The same, sign-extended.
     SignedFrame(Frame),
-    /// The key of a function in the path table, the same in the upper half, and with a path in the lower one.
-    FunctionKey(u32),
+    /// The key of a function in the upper half, and with a path in the lower one.
     HighKey(u32),
     PathKey(u32, Frame),
     /// The same with the thread's context in place of the function.
@@ -55,8 +54,8 @@ pub(in super::super) enum Known {
     ContextPathKey(Frame),
     /// From the hash of that to the offset of an entry of the path table.
     Factor,
-    Hash,
-    HashBits,
+    PathHash,
+    FrontPathSlot,
     PathSlot,
     NextPathSlot,
     /// The key of the entry there.
@@ -66,7 +65,7 @@ pub(in super::super) enum Known {
     ContextKey(u32, Context),
     /// From the hash of that to the place of an entry.
     ContextHash,
-    ContextBits,
+    FrontContextPlace,
     ContextPlace,
     NextContextPlace,
     /// What the entry of the function says, what that of the present context says, and what an entry of the frames does.
@@ -116,7 +115,7 @@ pub(in super::super) enum Outcome {
     /// Zero: the cell was free and is taken.
     Taken(u32),
     /// Zero: the entry of the path table is that of the path.
-    SamePath,
+    SamePath(End),
     /// Zero: the entry is free.
     FreeEntry,
     /// Above or equal: no entry may be taken.
@@ -125,8 +124,8 @@ pub(in super::super) enum Outcome {
     TakenEntry,
     /// Not zero: the row says that the path ends.
     RowEnd,
-    /// Zero: the entry of the table of contexts is that of the key.
-    SameContext,
+    /// Zero: the entry of the table of contexts is that of the function with this key.
+    SameContext(u32),
     /// Zero: there is no entry of the key.
     NoContext,
     /// Zero: the metric's counter is as it was when the path started.
@@ -194,7 +193,8 @@ pub(in super::super) enum Clock {
 pub(in super::super) enum ContextSearch {
     #[default]
     Looking,
-    Found,
+    /// Of the function with this key.
+    Found(u32),
     /// There is none.
     Missing,
     /// Found, and the call is counted.
@@ -288,7 +288,7 @@ pub(in super::super) enum PathEntry {
     /// Taken, but not yet counted as used.
     New,
     /// That of the path.
-    Found,
+    Found(End),
 }
 
 /// How far a path end is to being sampled.

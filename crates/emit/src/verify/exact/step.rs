@@ -2,21 +2,24 @@
 
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::LANDING;
-use wire::exact::{FRAME_MASK, N_PATH_ENTRIES, PathEntry as TableEntry, RETURN_MASK, RETURN_SHIFT};
+use wire::exact::{
+    CONTEXT_BYTES, FRAME_MASK, FRONT_PATHS, N_FRONT_PATHS, N_PATH_ENTRIES, PathEntry as TableEntry, RETURN_MASK,
+    RETURN_SHIFT,
+};
 
 use super::super::SAMPLE;
 use super::super::index::{Index, address_of, offset_of, original_at};
-use super::super::state::{Flags, Point, RAX, RCX, RDX, State, Value};
+use super::super::state::{Flags, Point, RAX, RCX, State, Value};
 use super::super::step::Step;
 use super::super::transfer::Pending;
-use super::state::{Claim, Context, ContextSearch, Frame, Known, Outcome, PathEntry};
+use super::state::{Claim, Context, ContextSearch, End, Frame, Known, Outcome, PathEntry};
 use super::{clock, contexts, fields, samples, trace};
 
-/// What the key of a path is multiplied by; the same in all modules, which share the path table.
-const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-const HASH_SHIFT: u8 = (64 - N_PATH_ENTRIES.ilog2()) as u8;
 const ENTRY_BYTES: u32 = size_of::<TableEntry>() as u32;
-const ENTRY_SHIFT: u8 = ENTRY_BYTES.ilog2() as u8;
+/// Bits that tell the entries of the path table apart.
+const PATH_MASK: u32 = (N_PATH_ENTRIES - 1) * ENTRY_BYTES;
+/// The same of its front.
+const FRONT_PATH_MASK: u32 = (N_FRONT_PATHS - 1) * ENTRY_BYTES;
 /// How far before the code for arrivals jumps through tables arrive, where paths are counted.
 pub(super) const TABLE_ENTRY_BYTES: u32 = 5;
 /// Bytes of an entry of a row, and where in it the end of the path is.
@@ -175,7 +178,7 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
     if let Some(known) = contexts::calculate(state, insn) {
         return sets(first, known);
     }
-    let [rax, rcx, rdx] = [RAX, RCX, RDX].map(|number| state.registers[number]);
+    let [rax, rcx] = [RAX, RCX].map(|number| state.registers[number]);
     let is = |expected: [Register; 2]| [first, second] == expected;
     let mut outcome = Flags::Junk;
     let change = match insn.code() {
@@ -193,18 +196,32 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         Code::Xor_r32_rm32 if first == Register::ECX && is_top_of_stack(insn, 0) && may_return(state, pending) => {
             sets(first, Known::ReturnBits).filter(|_| rcx == Value::Exact(Known::HighReturn))?
         }
-        Code::Mov_r32_imm32 if first == Register::EAX => {
-            return sets(first, Known::FunctionKey(insn.immediate32().checked_sub(SAMPLE.first_key)?));
+        Code::Mov_r64_imm64 if insn.immediate64() as u32 == 0 => {
+            let key = (insn.immediate64() >> 32) as u32;
+            return sets(first, Known::HighKey(key.checked_sub(SAMPLE.first_key)?));
         }
-        Code::Mov_r64_imm64 if [Register::RAX, Register::RDX].contains(&first) && insn.immediate64() == HASH_FACTOR => {
-            return sets(first, Known::Factor);
-        }
+        Code::Mov_r64_imm64 => return sets(first, Known::Factor),
         Code::Xor_rm32_r32 if is([Register::EAX; 2]) => sets(first, Known::Zero)?,
         Code::And_rm32_imm32 => match known(state, first)? {
             Known::StackAddress if insn.immediate32() == FRAME_MASK => sets(first, Known::FrameSlot)?,
-            Known::NextPathSlot if insn.immediate32() == N_PATH_ENTRIES * ENTRY_BYTES - 1 => {
-                sets(first, Known::PathSlot)?
+            Known::PathHash => {
+                forget_entry(state);
+                match insn.immediate32() {
+                    FRONT_PATH_MASK => sets(first, Known::FrontPathSlot)?,
+                    PATH_MASK => sets(first, Known::PathSlot)?,
+                    _ => return None,
+                }
             }
+            Known::NextPathSlot if insn.immediate32() == PATH_MASK => sets(first, Known::PathSlot)?,
+            Known::ContextHash => {
+                state.exact.search = ContextSearch::Looking;
+                match insn.immediate32() {
+                    contexts::FRONT_MASK => sets(first, Known::FrontContextPlace)?,
+                    contexts::PLACE_MASK => sets(first, Known::ContextPlace)?,
+                    _ => return None,
+                }
+            }
+            Known::NextContextPlace if insn.immediate32() == contexts::PLACE_MASK => sets(first, Known::ContextPlace)?,
             Known::ReturnBits if insn.immediate32() == RETURN_MASK => sets(first, Known::ReturnIndex)?,
             _ => return None,
         },
@@ -224,46 +241,51 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
             None
         }
         Code::Shl_rm64_imm8 => match (known(state, first)?, insn.immediate8()) {
-            (Known::FunctionKey(key), 32) => sets(first, Known::HighKey(key))?,
             (Known::Context(Context::Kept), 32) => sets(first, Known::HighContext)?,
             (Known::LandingDistance, 32) => sets(first, Known::HighDistance)?,
-            (Known::HashBits, ENTRY_SHIFT) => sets(first, Known::PathSlot)?,
             _ => return None,
         },
-        Code::Or_rm64_r64 if is([Register::RCX, Register::RAX]) => match (rcx, rax) {
-            (Value::Exact(Known::Frame(path)), Value::Exact(Known::HighKey(key))) => {
-                sets(first, Known::PathKey(key, path))?
-            }
-            (Value::Exact(Known::Frame(path)), Value::Exact(Known::HighContext)) => {
-                sets(first, Known::ContextPathKey(path))?
-            }
-            (Value::Exact(Known::ReturnTag), Value::Exact(Known::HighDistance)) => sets(first, Known::NewReturnEntry)?,
-            _ => return None,
-        },
-        Code::Imul_r64_rm64 if is([Register::RDX, Register::RCX]) => {
-            sets(first, Known::Hash).filter(|_| is_path_key(rcx) && rdx == Value::Exact(Known::Factor))?
+        Code::Or_rm32_imm32 if known(state, first)? == Known::FrontPathSlot => {
+            sets(first, Known::PathSlot).filter(|_| insn.immediate32() == FRONT_PATHS)?
         }
+        Code::Or_rm64_r64 => match (known(state, first)?, known(state, second)?) {
+            (Known::Frame(path), Known::HighKey(key)) => sets(first, Known::PathKey(key, path))?,
+            (Known::Frame(path), Known::HighContext) => sets(first, Known::ContextPathKey(path))?,
+            (Known::Context(context), Known::HighKey(key)) => sets(first, Known::ContextKey(key, context))?,
+            (Known::ReturnTag, Known::HighDistance) => sets(first, Known::NewReturnEntry)?,
+            _ => return None,
+        },
+        Code::Imul_r64_rm64 if known(state, first)? == Known::Factor => match known(state, second)? {
+            Known::PathKey(..) | Known::ContextPathKey(_) => sets(first, Known::PathHash)?,
+            Known::ContextKey(..) => sets(first, Known::ContextHash)?,
+            _ => return None,
+        },
+        Code::Imul_r64_rm64_imm32 => match known(state, second)? {
+            Known::ContextKey(..) => sets(first, Known::ContextHash)?,
+            _ => return None,
+        },
+        Code::Shr_rm64_imm8 if matches!(known(state, first), Some(Known::PathHash | Known::ContextHash)) => None,
         Code::Neg_rm64 if known(state, first)? == Known::LeftMetric => sets(first, Known::LessLeftMetric)?,
         Code::Shr_rm64_imm8 if u32::from(insn.immediate8()) == RETURN_SHIFT => {
             let is_address =
                 state.registers[first.number()] == Value::Target || known(state, first)? == Known::ReturnAddress;
             sets(first, Known::HighReturn).filter(|_| is_address)?
         }
-        Code::Shr_rm64_imm8 if insn.immediate8() == HASH_SHIFT && known(state, first)? == Known::Hash => {
-            sets(first, Known::HashBits)?
+        Code::Add_rm64_imm8 if known(state, first) == Some(Known::ContextPlace) => {
+            // What is known about one entry is not known about the next one.
+            state.exact.search = ContextSearch::Looking;
+            sets(first, Known::NextContextPlace).filter(|_| u32::from(insn.immediate8()) == CONTEXT_BYTES)?
         }
         Code::Add_rm32_imm8 if known(state, first)? == Known::PathSlot => {
-            // What is known about the entry before is not known about the next one.
-            state.exact.entry = PathEntry::Unknown;
-            state.registers[RAX] = Value::Junk;
+            forget_entry(state);
             sets(first, Known::NextPathSlot).filter(|_| u32::from(insn.immediate8()) == ENTRY_BYTES)?
         }
         Code::Add_rm64_imm8 if first == Register::RAX && u32::from(insn.immediate8()) == samples::GROWTH => {
             sets(first, Known::NextGrowth).filter(|_| samples::has_grown(state))?
         }
         Code::Cmp_rm64_r64 if is([Register::RAX, Register::RCX]) => {
-            let are_keys = rax == Value::Exact(Known::EntryKey) && is_path_key(rcx);
-            outcome = are_keys.then_some(Flags::Exact(Outcome::SamePath))?;
+            let path = path_of(rcx).filter(|_| rax == Value::Exact(Known::EntryKey));
+            outcome = Flags::Exact(Outcome::SamePath(path?));
             None
         }
         Code::Test_rm64_r64 if is([Register::RAX; 2]) && rax == Value::Exact(Known::EntryKey) => {
@@ -291,9 +313,23 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
     Some(change)
 }
 
-/// Whether it is what is counted in the path table.
-pub(super) fn is_path_key(value: Value) -> bool {
-    matches!(value, Value::Exact(Known::PathKey(..) | Known::ContextPathKey(_)))
+/// The path that is counted under this key in the path table.
+pub(super) fn path_of(key: Value) -> Option<End> {
+    match key {
+        Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
+        Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
+        _ => None,
+    }
+}
+
+/// What is known about one entry of the path table is not known about another one.
+fn forget_entry(state: &mut State) {
+    state.exact.entry = PathEntry::Unknown;
+    for value in &mut state.registers {
+        if *value == Value::Exact(Known::EntryKey) {
+            *value = Value::Junk;
+        }
+    }
 }
 
 fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
@@ -304,7 +340,8 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
             state.exact.is_same = true;
             taken.exact.is_other = true;
         }
-        (Outcome::SameContext, Code::Jne_rel32_64) => state.exact.search = ContextSearch::Found,
+        (Outcome::SameContext(key), Code::Jne_rel32_64) => state.exact.search = ContextSearch::Found(key),
+        (Outcome::SameContext(key), Code::Je_rel32_64) => taken.exact.search = ContextSearch::Found(key),
         (Outcome::SameMetric, Code::Jne_rel32_64) => clock::end_without(state)?,
         (Outcome::NoContext, Code::Je_rel32_64) => taken.exact.search = ContextSearch::Missing,
         (Outcome::LastByteSpan(_), Code::Jae_rel32_64) | (Outcome::InUse, Code::Jne_rel32_64) => {}
@@ -313,7 +350,8 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
         }
         (Outcome::Remembered(cell), Code::Jne_rel32_64) => state.exact.remembered = Some(cell),
         (Outcome::Taken(cell), Code::Jne_rel32_64) => state.exact.claim = Some(Claim { cell, has_twin: false }),
-        (Outcome::SamePath, Code::Je_rel32_64) => taken.exact.entry = PathEntry::Found,
+        (Outcome::SamePath(path), Code::Je_rel32_64) => taken.exact.entry = PathEntry::Found(path),
+        (Outcome::SamePath(path), Code::Jne_rel32_64) => state.exact.entry = PathEntry::Found(path),
         (Outcome::FreeEntry, Code::Je_rel32_64) => taken.registers[RAX] = Value::Exact(Known::Zero),
         (Outcome::Room, Code::Jae_rel32_64) => {
             state.exact.entry = PathEntry::Room;
