@@ -43,7 +43,7 @@ use wire::exact::{FRONT_PATHS, N_FRONT_PATHS, N_PATH_ENTRIES, PATH_METRIC, PATHS
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::path_metric::write_counter;
+use super::path_metric::{write_counter, write_elapsed};
 use super::saving::{begin_saving, saved_with_rdx, with_two_registers, write_restore};
 use super::transfers::LOAD;
 use super::{Metric, samples};
@@ -111,9 +111,7 @@ pub(super) fn write_end(chunk: &mut Chunk, ended: Ended, metric: Option<Metric>)
         let saved = saved_with_rdx(live);
         begin_saving(chunk, original, saved);
         write_counter(chunk, metric);
-        chunk.asm.load(Gpr::RDX, offset::CHARGED);
-        chunk.asm.store(offset::CHARGED, Gpr::RAX);
-        chunk.asm.bytes(&[0x48, 0x29, 0xd0]); // sub rax, rdx
+        write_elapsed(chunk);
         if metric != Metric::Cycles {
             chunk.asm.store(offset::ENDED_METRIC, Gpr::RAX);
             write_key(chunk, ended, [Gpr::RCX, Gpr::RDX]);

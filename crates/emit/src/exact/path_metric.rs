@@ -5,22 +5,25 @@
 //! returned, the path is made to have started that much before.
 //!
 //! ```text
-//! every one:  rdtsc; shl rdx, 32; or rax, rdx                 with rax, rcx, rdx and maybe flags saved
-//!         or: mov rax, gs:[misses]                            the same without rdx
+//!             cycles                                          misses
 //!
-//! start:      mov gs:[charged], rax
+//! start:                                                      mov r, gs:[misses]; mov gs:[charged], r
 //!
-//! call:       sub rax, gs:[charged]
+//! call:       rdtsc; shl rdx, 32; or rax, rdx                 mov r, gs:[misses]
+//!             mov rdx, gs:[charged]; mov gs:[charged], rax
+//!             sub rax, rdx                                    sub r, gs:[charged]
 //!             mov ecx, esp; and ecx, mask
-//!             mov gs:[rcx + FRAME_METRIC], rax
+//!             mov gs:[rcx + FRAME_METRIC], rax                mov gs:[i + FRAME_METRIC], r
 //!
-//! returned:   mov ecx, esp; and ecx, mask
-//!             sub rax, gs:[rcx + FRAME_METRIC]
-//!             mov gs:[charged], rax
-//!         or: mov r, esp; and r, mask                         where frames are taken back anyway
-//!             mov r, gs:[r + FRAME_METRIC]; neg r; add r, gs:[misses]
+//! returned:   mov r, esp; and r, mask
+//!             mov r, gs:[r + FRAME_METRIC]; neg r
+//!             add r, gs:[charged]                             add r, gs:[misses]
 //!             mov gs:[charged], r
 //! ```
+//!
+//! To read the time takes longer than most paths, so that it is read once where one path stops and another one goes on: whoever calls, returns or jumps to another
+//! function leaves the time in `charged`, and who is called or comes back starts from there. When a thread comes back from code that has no copy, the runtime
+//! does that. What functions without paths take is their callers'.
 //!
 //! A path starts where control arrives by an address, and where the one before ends. What counts paths in the path table ([`super::hashed`]) adds
 //! what a path has to what it had before, and starts the next one. So where cycles are added up, all paths are counted in the path table. Misses are rare: a
@@ -67,30 +70,17 @@ impl Function<'_, '_> {
                 chunk.asm.load(register, offset::MISSES);
                 chunk.asm.store(offset::CHARGED, register);
             }),
-            Some(Metric::Cycles) => with_metric(self.chunk, Metric::Cycles, at, live, |chunk| {
-                chunk.asm.store(offset::CHARGED, Gpr::RAX);
-            }),
-            None => {}
+            Some(Metric::Cycles) | None => {}
         }
     }
 
     /// Before the call at `at`, if cycles are added up: they are read before anything else is done.
     pub(super) fn leave_cycles(&mut self, at: Original, live: LiveSet) {
         with_metric(self.chunk, Metric::Cycles, at, live, |chunk| {
-            chunk.asm.subtract(Gpr::RAX, offset::CHARGED);
+            write_elapsed(chunk);
             chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
             chunk.asm.bytes(&[0x65, 0x48, 0x89, 0x81]); // mov gs:[rcx + FRAME_METRIC], rax
             chunk.asm.bytes(&FRAME_METRIC.to_le_bytes());
-        });
-    }
-
-    /// The same when a call has returned to `next`, and has found its frame.
-    pub(super) fn take_cycles(&mut self, next: Original, live: LiveSet) {
-        with_metric(self.chunk, Metric::Cycles, next, live, |chunk| {
-            chunk.asm.frame_index(Gpr::RCX, FRAME_MASK);
-            chunk.asm.bytes(&[0x65, 0x48, 0x2b, 0x81]); // sub rax, gs:[rcx + FRAME_METRIC]
-            chunk.asm.bytes(&FRAME_METRIC.to_le_bytes());
-            chunk.asm.store(offset::CHARGED, Gpr::RAX);
         });
     }
 }
@@ -178,6 +168,13 @@ pub(crate) fn write_missed_ends(chunk: &mut Chunk) {
         });
         chunk.asm.jump_to(back);
     }
+}
+
+/// The counter, which is in `rax`, less what it was when the present path started; from now on it is another one's. Changes `rdx` and flags.
+pub(super) fn write_elapsed(chunk: &mut Chunk) {
+    chunk.asm.load(Gpr::RDX, offset::CHARGED);
+    chunk.asm.store(offset::CHARGED, Gpr::RAX);
+    chunk.asm.bytes(&[0x48, 0x29, 0xd0]); // sub rax, rdx
 }
 
 /// Loads the metric's counter into `rax`; may change `rdx` and flags.

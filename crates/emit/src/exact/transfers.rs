@@ -248,17 +248,14 @@ impl Function<'_, '_> {
             chunk.asm.entry_dword(LOAD, register, register, in_frame);
             chunk.asm.store_dword(field, register);
         }
-        if let Some(Metric::Misses(_)) = metric {
+        if let Some(metric) = metric {
             chunk.asm.frame_index(register, FRAME_MASK);
             chunk.asm.gs_based(LOAD, register, register, FRAME_METRIC);
             chunk.asm.negate(register);
-            chunk.asm.add(register, offset::MISSES);
+            chunk.asm.add(register, if metric == Metric::Cycles { offset::CHARGED } else { offset::MISSES });
             chunk.asm.store(offset::CHARGED, register);
         }
         write_restore(chunk, saved);
-        if metric == Some(Metric::Cycles) {
-            self.take_cycles(next, live);
-        }
     }
 
     /// A return that takes `n_bytes` off the stack.

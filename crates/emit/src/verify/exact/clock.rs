@@ -1,22 +1,23 @@
 //! What must be done so that paths have their cycles, and what instructions do to the clock.
 //!
-//! * Where a path starts on arrival by an address, the clock starts.
-//! * A call leaves the cycles of the path so far; when it has returned and has found its frame, the path has run as long as that.
+//! * Where a path starts on arrival by an address, it has no misses yet; cycles count from when another path stopped, which has left the time.
+//! * A call leaves what the path has so far, and, of cycles, the time. When it has returned and has found its frame, the path has as much as that.
 //! * Where a path ends, the cycles since the clock started are added to those of the path, and the clock starts.
 
 use super::super::state::{RAX, RCX, RDX, State, Value};
 use super::contexts;
 use super::duties::{Duties, TableArrival};
 use super::state::{Clock, Done, End, Frame, Known, PathEntry};
+use crate::exact::Metric;
 
-/// The same duties, with cycles.
-pub(super) fn timed(mut duties: Duties) -> Duties {
+/// The same duties, with a metric.
+pub(super) fn timed(mut duties: Duties, metric: Metric) -> Duties {
     let end = |done: Done| match done.end {
         Some(_) => Done { clock: Clock::Started, is_timed: true, ..done },
         None => done,
     };
     for done in &mut duties.arrivals {
-        if matches!(done.frame, Frame::Is(_)) {
+        if matches!(done.frame, Frame::Is(_)) && metric != Metric::Cycles {
             done.clock = Clock::Started;
         }
     }
@@ -47,12 +48,6 @@ pub(super) fn set(state: &mut State, from: usize) -> Option<()> {
 pub(super) fn time(state: &mut State, register: usize) -> Option<()> {
     let is_own = state.registers[register] == Value::Exact(Known::Now) && state.exact.done.clock == Clock::Kept;
     is_own.then(|| state.registers[register] = Value::Exact(Known::PathTime))
-}
-
-/// The start of a path that has run as long as its frame says.
-pub(super) fn start(state: &mut State) -> Option<()> {
-    let is_own = state.registers[RAX] == Value::Exact(Known::Now) && state.exact.is_same;
-    is_own.then(|| state.registers[RAX] = Value::Exact(Known::PathStart))
 }
 
 /// The counter is as it was when the path started, which has ended: the next one starts, and nothing is to be added.

@@ -94,17 +94,18 @@ impl Duties {
                 Some(counter) => paths::duties(module, id, cells, counting.truncation(), counter)?,
                 None => Duties { tables: paths::plain_tables(module, id), ..Duties::default() },
             };
-            if counting.has_path_metric() {
-                duties = clock::timed(duties);
+            if let Some(metric) = counting.metric().filter(|_| counting.has_path_metric()) {
+                duties = clock::timed(duties, metric);
             }
             contexts::add(module, id, key, &mut duties);
             return Ok(duties);
         }
         match counting {
             Counting::Blocks => blocks(module, id, cells),
-            Counting::PathMetric(_) => match paths::counter(module, id, cells)? {
+            Counting::PathMetric(metric) => match paths::counter(module, id, cells)? {
                 Some(counter) => {
-                    let duties = paths::duties(module, id, cells, counting.truncation(), counter).map(clock::timed)?;
+                    let duties = paths::duties(module, id, cells, counting.truncation(), counter)?;
+                    let duties = clock::timed(duties, metric);
                     let n_path_cells = cells.missing_paths(module.original(module.function(id).entry).0);
                     Ok(Duties {
                         n_path_cells,

@@ -233,10 +233,6 @@ fn calculate(
             clock::time(state, insn.op0_register().number())?;
             return Some(Flags::Junk);
         }
-        (Code::Sub_r64_rm64, Field::FrameCycles) if insn.op0_register() == Register::RAX => {
-            clock::start(state)?;
-            return Some(Flags::Junk);
-        }
         (Code::Add_rm64_r64, Field::PathCycles) if insn.op1_register() == Register::RAX => {
             clock::add(state)?;
             return Some(Flags::Junk);
@@ -275,8 +271,9 @@ fn calculate(
             let is_now = first == Some(Value::Exact(Known::Now)) && state.exact.done.clock == Clock::Kept;
             is_now.then_some(Outcome::SameMetric)?
         }
-        (Code::Add_r64_rm64, Field::Header(offset::MISSES)) if counts_misses => {
-            (first == Some(Value::Exact(Known::LessLeftMetric))).then_some(())?;
+        (Code::Add_r64_rm64, Field::Header(at @ (offset::MISSES | offset::CHARGED))) => {
+            let is_counter = counts_misses == (at == offset::MISSES) && state.exact.done.clock == Clock::Foreign;
+            (is_counter && first == Some(Value::Exact(Known::LessLeftMetric))).then_some(())?;
             state.registers[insn.op_register(0).number()] = Value::Exact(Known::PathStart);
             return Some(Flags::Junk);
         }

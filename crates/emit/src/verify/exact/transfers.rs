@@ -21,6 +21,7 @@ use super::state::{Clock, Context, Done, Frame, Known, Left};
 use super::step::TABLE_ENTRY_BYTES;
 use crate::chunk::Original;
 use crate::exact::CellKind;
+use crate::exact::Metric;
 
 impl Walker<'_, '_> {
     /// Whether blocks have a second entry, for jumps through tables.
@@ -151,7 +152,7 @@ impl Walker<'_, '_> {
         };
         let next = self.module.original(Svma(site.insn.next_ip()));
         let pending = Pending::Call { next, target: self.module.original(target) };
-        let done = self.done_by_call(site.original, self.done_at_trap(id))?;
+        let done = self.done_by_call(id, site.original, self.done_at_trap(id))?;
         let duty = Duty { leaves: self.left_by(id), ..Duty::elsewhere(done) };
         let landing = self.walk(site.copy, state, &Task { pending, goal, duty })?;
         if landing.is_none() && goal == Goal::Block {
@@ -160,8 +161,11 @@ impl Walker<'_, '_> {
         self.come_back(id, next)
     }
 
-    /// What the call at `at` must do beside what is done there anyway: descend, where call sites are told apart.
-    fn done_by_call(&mut self, at: Original, done: Done) -> Result<Done, Fault> {
+    /// What the call at `at` must do beside what is done there anyway: leave the time to who is called, and descend, where call sites are told apart.
+    fn done_by_call(&mut self, id: BlockId, at: Original, mut done: Done) -> Result<Done, Fault> {
+        if self.left_by(id).has_metric && self.module.options.probe.metric() == Some(Metric::Cycles) {
+            done.clock = Clock::Started;
+        }
         if !self.module.options.probe.has_call_sites() || self.module.is_stub(self.id) {
             return Ok(done);
         }
@@ -222,7 +226,7 @@ impl Walker<'_, '_> {
         let pending = Pending::Indirect { insn: *site.insn, base: self.module.base, change, cell };
         let mut done = self.duties.done_on(edge);
         if matches!(change, Change::Push(_)) {
-            done = self.done_by_call(site.original, done)?;
+            done = self.done_by_call(id, site.original, done)?;
         }
         let duty = Duty { leaves, by_table, ..Duty::elsewhere(done) };
         let state = State::clean(Point::At(site.original), self.with_unseen_flags(live));
