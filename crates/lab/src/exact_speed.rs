@@ -2,15 +2,17 @@
 //!
 //! A multiple is large beside the noise of a machine, so whole runs are compared: native and each kind of counting in turn, several times, and of
 //! each the fastest counts. The CPU time of strobe itself is shown beside, that of
-//! the last kind: where there is a trace, strobe packs it while the program runs.
+//! the last kind: where there is a trace, strobe packs it while the program runs. So are calls and paths in a microsecond of the program alone, which is what
+//! makes counting cheap or dear; and callgrind and cachegrind, once each, if valgrind is installed.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{Data, Workload};
 use crate::exact_run::Facts;
-use crate::net::native_run;
+use crate::net::{native_run, run_under};
 use crate::table::Table;
 
 /// What is counted: its name, and the options of `strobe record`.
@@ -37,6 +39,12 @@ const KINDS: [Kind; 9] = [
     ("trace", "--exact=trace"),
 ];
 
+/// Tools that count by simulating the program: name, and command.
+const RIVALS: [Kind; 2] = [
+    ("callgrind", "valgrind -q --tool=callgrind --callgrind-out-file=/dev/null"),
+    ("cachegrind", "valgrind -q --tool=cachegrind --cache-sim=yes --cachegrind-out-file=/dev/null"),
+];
+
 /// What a program took.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Speeds {
@@ -50,6 +58,9 @@ pub struct Speeds {
     pub agent: f64,
     /// Excursions into code that was not counted, the last time.
     pub excursions: f64,
+    /// What it does in a microsecond, if that was asked.
+    #[serde(default)]
+    pub density: Option<Density>,
 }
 
 /// Measures a program.
@@ -72,32 +83,62 @@ pub fn measure_program(
         }
     }
     let ratios = exact.into_iter().map(|seconds| seconds / native).collect();
-    Ok(Speeds { program: workload.name.to_owned(), native, ratios, agent, excursions })
+    Ok(Speeds { program: workload.name.to_owned(), native, ratios, agent, excursions, density: None })
 }
 
 /// Measures all programs.
 pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usize) -> anyhow::Result<Table> {
+    let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
+    let rivals = if has_valgrind { &RIVALS[..] } else { &[] };
     let mut all = Vec::new();
     for workload in programs {
-        let speeds = measure_program(strobe, data, workload, &KINDS, n_rounds)?;
+        let mut speeds = measure_program(strobe, data, workload, &KINDS, n_rounds)?;
+        for (_, prefix) in rivals {
+            speeds.ratios.push(run_under(data, workload, prefix)? / speeds.native);
+        }
         let ratios: Vec<String> = speeds.ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
         eprintln!("{}: {}", workload.name, ratios.join(" "));
+        speeds.density = Some(Density::measure(strobe, data, workload, speeds.native * 1e6)?);
         all.push(speeds);
     }
-    Ok(table(&all, &KINDS))
+    let kinds: Vec<Kind> = KINDS.iter().chain(rivals).copied().collect();
+    Ok(table(&all, &kinds))
+}
+
+/// How often a program does what is counted, in a microsecond.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Density {
+    /// Calls.
+    pub calls: f64,
+    /// Ends of paths.
+    pub paths: f64,
+}
+
+impl Density {
+    fn measure(strobe: &Path, data: &Data, workload: &Workload, microseconds: f64) -> anyhow::Result<Density> {
+        let paths = Facts::record(strobe, data, workload, CONTEXT_PATHS.1)?.number("paths_ended")?;
+        let profile = store::open(&data.root().join(format!("out/{}.strobe", workload.name)))?;
+        let calls: f64 = profile.contexts.iter().map(|context| context.entries.value).sum();
+        Ok(Density { calls: calls / microseconds, paths: paths / microseconds })
+    }
 }
 
 /// A row for each program, and middle values.
 #[must_use]
 pub fn table(all: &[Speeds], kinds: &[Kind]) -> Table {
     let names = kinds.iter().map(|&(name, _)| name);
-    let columns: Vec<&str> =
-        ["program", "native s"].into_iter().chain(names).chain(["strobe s", "excursions"]).collect();
+    let columns: Vec<&str> = ["program", "native s"]
+        .into_iter()
+        .chain(names)
+        .chain(["strobe s", "excursions", "calls/us", "paths/us"])
+        .collect();
     let mut table = Table::new(&columns);
     for speeds in all {
         let ratios = speeds.ratios.iter().map(|ratio| format!("{ratio:.2}"));
         let cells = [speeds.program.clone(), format!("{:.3}", speeds.native)].into_iter().chain(ratios);
-        table.row(cells.chain([format!("{:.2}", speeds.agent), format!("{}", speeds.excursions)]));
+        let cells = cells.chain([format!("{:.2}", speeds.agent), format!("{}", speeds.excursions)]);
+        let density = speeds.density.map(|Density { calls, paths }| [calls, paths].map(|each| format!("{each:.0}")));
+        table.row(cells.chain(density.into_iter().flatten()));
     }
     for (name, middle) in [("geometric mean", geometric_mean as fn(&[f64]) -> f64), ("median", crate::units::median)] {
         let values = (0..kinds.len()).map(|kind| format!("{:.2}", middle(&of_kind(all, kind))));

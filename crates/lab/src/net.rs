@@ -72,8 +72,13 @@ fn native_seconds(data: &Data, workload: &Workload) -> anyhow::Result<f64> {
 
 /// CPU seconds of a run without recording.
 pub(crate) fn native_run(data: &Data, workload: &Workload) -> anyhow::Result<f64> {
+    run_under(data, workload, "")
+}
+
+/// CPU seconds of a run under a tool, that of the tool included.
+pub(crate) fn run_under(data: &Data, workload: &Workload, prefix: &str) -> anyhow::Result<f64> {
     let before = cpu_of_children()?;
-    run(data, workload, "")?;
+    run(data, workload, prefix)?;
     let seconds = (cpu_of_children()? - before).as_secs_f64();
     ensure!(seconds > 0.0, "{} takes no time", workload.name);
     Ok(seconds)
