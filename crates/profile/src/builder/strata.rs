@@ -253,6 +253,19 @@ impl Strata {
         self.rows.iter().zip(slowness).map(|(row, slowness)| row.times.model_ns * slowness.factor).collect()
     }
 
+    /// Variance of durations within strata, in terms of their squared means: how far one burst can be from the others of its stratum.
+    pub fn duration_noise(&self) -> f64 {
+        let (mut sum, mut n_all) = (0.0, 0.0);
+        for DurationSums { n_blocks, d, d2 } in self.rows.iter().map(Stratum::all_durations) {
+            if n_blocks >= 2.0 && d > 0.0 {
+                let mean = d / n_blocks;
+                sum += n_blocks * (d2 - mean * d).max(0.0) / (n_blocks - 1.0) / (mean * mean);
+                n_all += n_blocks;
+            }
+        }
+        if n_all > 0.0 { sum / n_all } else { 0.0 }
+    }
+
     /// The number of bursts of each stratum.
     pub fn burst_counts(&self) -> Vec<f64> {
         self.rows.iter().map(|row| row.n_bursts as f64).collect()

@@ -97,6 +97,12 @@ impl TimeModel {
         tick_ns: 0.0,
     };
 
+    /// Variance of the logarithm of native time over the model's that is the same in all bursts of a phase, when the measurement has been used.
+    pub(super) fn phase_noise(&self) -> f64 {
+        const COMMON: f64 = 0.04;
+        if self.watch_error > 0.0 { COMMON } else { 0.0 }
+    }
+
     pub(super) fn times(&self, spent_ns: f64, work: &Work) -> Times {
         let watch_ns = self.watch_burst_ns
             + self.watch_record_ns * work.n_records

@@ -24,6 +24,11 @@
 //! takes bursts for steps. But it says little about code in phases that bursts do not leave, of which the second knows all. They
 //! are imposed in turn, the second by the iteration of Richardson (1972) and Lucy (1974), which keeps numbers positive.
 //! A few rounds do: what mixes within a burst converges at once, and what does not is not to be decided by the few bursts that cross.
+//!
+//! **Chance.** The weight of a stratum with one burst is as wrong as the time of one burst. So weights are drawn together, in logarithms, as far as they differ
+//! no more than chance would make them differ (empirical Bayes, Efron and Morris 1973): those of strata towards that of their phase, and those of phases towards
+//! that of all. With the variance `t` of true weights, which is what the weights found have beyond their noise `e`, a weight keeps all but the square of
+//! `e / (t + e)` of its distance. (Without the square the error is least on average, but means of rare events would be off by some percent.)
 
 use super::phases::{self, PhaseId};
 
@@ -43,6 +48,10 @@ pub(super) struct Accounts {
     pub duration_ns: Vec<f64>,
     /// `T_s`.
     pub time_ns: Vec<f64>,
+    /// Variance of the logarithm of a weight that rests on one burst,
+    pub burst_noise: f64,
+    /// and that bursts of a phase have in common.
+    pub phase_noise: f64,
 }
 
 /// The weights of strata.
@@ -55,7 +64,81 @@ pub(super) fn solve(accounts: &Accounts, phases: &[PhaseId]) -> Vec<f64> {
         n_intervals = follow_bursts(accounts, &n_checks, &n_intervals);
         fit_durations(accounts, &mut n_intervals);
     }
-    weigh(accounts, phases, &n_intervals)
+    let weights = weigh(accounts, phases, &n_intervals);
+    draw_together(accounts, phases, &weights)
+}
+
+/// What is known of a logarithm: its value, how much depends on it, and its noise.
+#[derive(Clone, Copy, Debug)]
+struct Finding {
+    value: f64,
+    importance: f64,
+    noise: f64,
+}
+
+/// Draws weights together as far as they differ by chance. The number of all intervals stays as it is.
+fn draw_together(accounts: &Accounts, phases: &[PhaseId], weights: &[f64]) -> Vec<f64> {
+    let n_phases = phases::count(phases);
+    let mut n_bursts = vec![0.0; n_phases];
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); n_phases];
+    let mut findings = Vec::new();
+    for (stratum, &weight) in weights.iter().enumerate() {
+        let phase = phases[stratum].index();
+        n_bursts[phase] += accounts.n_bursts[stratum];
+        members[phase].push(stratum);
+        // Between what bursts have seen and what they stand for.
+        let importance = accounts.n_counted[stratum] * weight.sqrt();
+        findings.push(Finding {
+            value: weight.ln(),
+            importance,
+            noise: accounts.burst_noise / accounts.n_bursts[stratum].max(1.0),
+        });
+    }
+    let is_known = |finding: &&Finding| finding.value.is_finite() && finding.importance > 0.0;
+    let of_phase = |(strata, &n): (&Vec<usize>, &f64)| {
+        let known: Vec<Finding> = strata.iter().map(|&stratum| &findings[stratum]).filter(is_known).copied().collect();
+        let importance = known.iter().map(|finding| finding.importance).sum();
+        Finding { value: mean(&known), importance, noise: accounts.phase_noise + accounts.burst_noise / n.max(1.0) }
+    };
+    let of_phases: Vec<Finding> = members.iter().zip(&n_bursts).map(of_phase).collect();
+    let known: Vec<Finding> = of_phases.iter().filter(is_known).copied().collect();
+    let common = mean(&known);
+    let between = variance(known.iter().map(|&finding| (finding, common)));
+    let apart = findings.iter().zip(phases).map(|(&finding, phase)| (finding, of_phases[phase.index()].value));
+    let within = variance(apart.filter(|(finding, _)| is_known(&finding)));
+    let drawn = |(finding, phase): (&Finding, &PhaseId)| {
+        let phase = &of_phases[phase.index()];
+        let of_phase = kept(between, phase.noise) * (phase.value - common);
+        let value = common + of_phase + kept(within, finding.noise) * (finding.value - phase.value);
+        if is_known(&finding) { value.exp() } else { 0.0 }
+    };
+    let mut drawn: Vec<f64> = findings.iter().zip(phases).map(drawn).collect();
+    let n_intervals = |weights: &[f64]| -> f64 { weights.iter().zip(&accounts.n_counted).map(|(w, n)| w * n).sum() };
+    let scale = n_intervals(weights) / n_intervals(&drawn);
+    if scale.is_finite() {
+        drawn.iter_mut().for_each(|weight| *weight *= scale);
+    }
+    drawn
+}
+
+/// The share that is kept of a distance.
+fn kept(variance: f64, noise: f64) -> f64 {
+    let is_chance = noise / (variance + noise);
+    if noise > 0.0 { 1.0 - is_chance * is_chance } else { 1.0 }
+}
+
+fn mean(findings: &[Finding]) -> f64 {
+    let sum: f64 = findings.iter().map(|finding| finding.importance * finding.value).sum();
+    sum / findings.iter().map(|finding| finding.importance).sum::<f64>()
+}
+
+/// Variance of values about their means, beyond their noise.
+fn variance(findings: impl Iterator<Item = (Finding, f64)>) -> f64 {
+    let (sum, importance) = findings.fold((0.0, 0.0), |(sum, importance), (finding, mean)| {
+        let excess = (finding.value - mean).powi(2) - finding.noise;
+        (sum + finding.importance * excess, importance + finding.importance)
+    });
+    if importance > 0.0 { (sum / importance).max(0.0) } else { 0.0 }
 }
 
 /// Bursts that would count for nothing, because no time is known of their stratum, are taken to be like the others of the phase.
@@ -123,5 +206,53 @@ fn fit_durations(accounts: &Accounts, n_intervals: &mut [f64]) {
         if ratio > 0.0 {
             *n *= count / ratio;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Strata with these weights and bursts, of 100 checks each.
+    fn accounts(n_bursts: &[f64]) -> Accounts {
+        let n_counted = n_bursts.iter().map(|n| 100.0 * n).collect();
+        Accounts { n_counted, n_bursts: n_bursts.to_vec(), burst_noise: 1.0, ..Accounts::default() }
+    }
+
+    fn one_phase(n_strata: usize) -> Vec<PhaseId> {
+        phases::find(&vec![vec![(0, 1.0)]; n_strata], &vec![1.0; n_strata])
+    }
+
+    #[test]
+    fn weights_that_differ_by_chance_become_one() {
+        let accounts = accounts(&[1.0; 4]);
+        let drawn = draw_together(&accounts, &one_phase(4), &[0.7, 1.4, 0.9, 1.1]);
+        assert!(drawn.iter().all(|weight| (weight - 1.025).abs() < 1e-9), "{drawn:?}");
+    }
+
+    #[test]
+    fn weights_of_many_bursts_stay() {
+        let accounts = accounts(&[1000.0, 1000.0, 1000.0, 1000.0]);
+        let weights = [0.5, 4.0, 1.0, 2.0];
+        let drawn = draw_together(&accounts, &one_phase(4), &weights);
+        assert!(drawn.iter().zip(weights).all(|(drawn, weight)| (drawn / weight - 1.0).abs() < 1e-3), "{drawn:?}");
+    }
+
+    #[test]
+    fn one_burst_moves_further_than_many_and_the_sum_stays() {
+        let accounts = accounts(&[200.0, 200.0, 1.0]);
+        let weights = [1.0, 8.0, 8.0];
+        let drawn = draw_together(&accounts, &one_phase(3), &weights);
+        assert!(drawn[1] > 7.9 && drawn[2] < 7.5, "{drawn:?}");
+        let sum = |weights: &[f64]| weights.iter().zip(&accounts.n_counted).map(|(w, n)| w * n).sum::<f64>();
+        assert!((sum(&drawn) / sum(&weights) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn strata_without_weight_stay_without() {
+        let accounts = accounts(&[1.0, 1.0]);
+        let drawn = draw_together(&accounts, &one_phase(2), &[0.0, 3.0]);
+        assert_eq!(drawn[0], 0.0);
+        assert!(drawn[1].is_finite());
     }
 }

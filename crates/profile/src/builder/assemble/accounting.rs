@@ -50,7 +50,9 @@ impl Accounting {
         let slowness = builder.strata.slowness(&builder.options.times, &phases);
         let duration_ns = builder.strata.durations_ns(&slowness);
         let time_ns = vec![0.0; duration_ns.len()];
-        let accounts = Accounts { checks, n_counted, n_bursts, duration_ns, time_ns };
+        let burst_noise = builder.strata.duration_noise();
+        let phase_noise = builder.options.times.phase_noise();
+        let accounts = Accounts { checks, n_counted, n_bursts, duration_ns, time_ns, burst_noise, phase_noise };
         let mut accounting = Accounting { accounts, phases, slowness, unknown_ns: 0.0 };
         accounting.share_time_out(builder);
         accounting
