@@ -44,8 +44,8 @@ const FIXED_BELOW: u64 = 4 * GIB;
 const STACK_ROOM: u64 = 128 * MIB;
 /// Room that is left above the heap.
 const HEAP_ROOM: u64 = 64 * MIB;
-/// Bytes of copies for each byte of code that are provided for, if there is room.
-const COPY_FACTOR: u64 = 32;
+/// Bytes of copies for each byte of code that are provided for, if there is room: those that simulate a cache take 40.
+const COPY_FACTOR: u64 = 64;
 const MIN_PROGRAM_COPIES: u64 = 64 * MIB;
 const MIN_LIBRARY_COPIES: u64 = 256 * MIB;
 const MAX_COPIES: u64 = GIB;
