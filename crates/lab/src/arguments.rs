@@ -71,7 +71,7 @@ pub enum Job {
     Transparency {
         #[command(flatten)]
         selection: Selection,
-        /// Settings to record at: default, long, short, blocks, paths [default: all].
+        /// Settings to record at: default, long, short, and kinds of exact counting [default: all].
         #[arg(long = "setting", value_name = "NAME", num_args = 1..)]
         settings: Vec<String>,
         /// Have every burst checked against the control flow of the code.

@@ -67,6 +67,10 @@ fn run(job: Job) -> anyhow::Result<bool> {
         Job::Transparency { selection, settings, verify, markdown } => {
             let (data, programs) = selection.prepare()?;
             let mut chosen = transparency::settings();
+            if let Some(unknown) = settings.iter().find(|&name| chosen.iter().all(|setting| setting.name != *name)) {
+                let names: Vec<&str> = chosen.iter().map(|setting| setting.name.as_str()).collect();
+                anyhow::bail!("there is no setting {unknown}; there are {}", names.join(", "));
+            }
             chosen.retain(|setting| settings.is_empty() || settings.contains(&setting.name));
             let extra = if verify { "--verify" } else { "" };
             let outcomes = transparency::run(&data, &programs, &chosen, extra, |outcome| {

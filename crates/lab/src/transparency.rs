@@ -32,6 +32,17 @@ pub fn settings() -> Vec<Setting> {
         setting("short", "--rate 4000 --burst 64"),
         setting("blocks", "--exact=blocks"),
         setting("paths", "--exact=paths"),
+        setting("headers", "--exact=header-paths"),
+        setting("contexts", "--exact=contexts"),
+        setting("sites", "--exact=context-paths --per-call-site"),
+        setting("path-cycles", "--exact=paths --metric cycles"),
+        setting("context-cycles", "--exact=contexts --metric cycles"),
+        setting("both-cycles", "--exact=context-paths --metric cycles"),
+        setting("cache", "--exact=paths --metric l1d"),
+        setting("context-cache", "--exact=context-paths --metric l1d:32k:8:64"),
+        setting("trace", "--exact=trace"),
+        setting("pep", "--pep 64,17"),
+        setting("values", "--exact --values --call-targets --branches --types --addresses"),
     ]
 }
 
@@ -75,7 +86,8 @@ pub fn run(
         for setting in settings {
             let profile = data.root().join(format!("out/{}.strobe", workload.name));
             // Traces are of bursts only.
-            let extra = if setting.arguments.starts_with("--exact") { "" } else { extra };
+            let is_burst = !["--exact", "--pep"].iter().any(|kind| setting.arguments.starts_with(kind));
+            let extra = if is_burst { extra } else { "" };
             let prefix =
                 format!("'{}' record -o '{}' {} {extra} --", strobe.display(), profile.display(), setting.arguments);
             let recorded = Run::of(data, workload, &prefix)?;

@@ -31,7 +31,10 @@ pub struct Run {
 impl Run {
     /// Runs a workload behind `prefix`, without what earlier runs left.
     pub fn of(data: &Data, workload: &Workload, prefix: &str) -> anyhow::Result<Run> {
-        let is_output = |name: &str| name.starts_with(&format!("{}.", workload.name)) && !name.ends_with(".strobe");
+        let is_output = |name: &str| {
+            let is_recording = name.ends_with(".strobe") || name.ends_with(".strobe.trace");
+            name.starts_with(&format!("{}.", workload.name)) && !is_recording
+        };
         for path in outputs(data.root(), is_output)? {
             fs::remove_file(path)?;
         }
