@@ -106,13 +106,13 @@ fn draw_together(accounts: &Accounts, phases: &[PhaseId], weights: &[f64]) -> Ve
     let between = variance(known.iter().map(|&finding| (finding, common)));
     let apart = findings.iter().zip(phases).map(|(&finding, phase)| (finding, of_phases[phase.index()].value));
     let within = variance(apart.filter(|(finding, _)| is_known(&finding)));
-    let drawn = |(finding, phase): (&Finding, &PhaseId)| {
+    let drawn = |((finding, phase), &weight): ((&Finding, &PhaseId), &f64)| {
         let phase = &of_phases[phase.index()];
         let of_phase = kept(between, phase.noise) * (phase.value - common);
         let value = common + of_phase + kept(within, finding.noise) * (finding.value - phase.value);
-        if is_known(&finding) { value.exp() } else { 0.0 }
+        if is_known(&finding) { value.exp() } else { weight }
     };
-    let mut drawn: Vec<f64> = findings.iter().zip(phases).map(drawn).collect();
+    let mut drawn: Vec<f64> = findings.iter().zip(phases).zip(weights).map(drawn).collect();
     let n_intervals = |weights: &[f64]| -> f64 { weights.iter().zip(&accounts.n_counted).map(|(w, n)| w * n).sum() };
     let scale = n_intervals(weights) / n_intervals(&drawn);
     if scale.is_finite() {
@@ -246,6 +246,13 @@ mod tests {
         assert!(drawn[1] > 7.9 && drawn[2] < 7.5, "{drawn:?}");
         let sum = |weights: &[f64]| weights.iter().zip(&accounts.n_counted).map(|(w, n)| w * n).sum::<f64>();
         assert!((sum(&drawn) / sum(&weights) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bursts_without_counted_checks_keep_their_weight() {
+        let mut accounts = accounts(&[1.0, 1.0, 1.0]);
+        accounts.n_counted[2] = 0.0;
+        assert_eq!(draw_together(&accounts, &one_phase(3), &[2.0, 2.0, 3.0])[2], 3.0);
     }
 
     #[test]
