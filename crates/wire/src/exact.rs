@@ -33,8 +33,8 @@
 //! what the last call from there left, and the key says whether it is that one.
 //!
 //! **Contexts.** The calling context tree is a hash table: an entry stands for a function called from a context, and the context is the place of
-//! the entry. A search looks at one place of the table's front, and if another one has taken that, at the places of the table from another one on. The thread's present context is the upper half of `frame`. A function that is entered looks for its entry, counts there and takes the
-//! context from it; if there is none yet, the gate makes one. Recursion is an entry whose context is that of an entry around it.
+//! the entry. A search looks at one place of the table's front, and if another entry has taken that, behind it. The thread's present context is the
+//! upper half of `frame`. A function that is entered looks for its entry, counts there and takes the context from it; if there is none yet, the gate makes one. Recursion is an entry whose context is that of an entry around it.
 //!
 //! **Metric.** What is added up on paths or in contexts is read from a counter that only goes up: that of the processor's time stamps, or
 //! [`crate::thread::ThreadHeader::misses`], which counts the misses of a simulated data cache. The cache is the thread's own. A set has the addresses of its
