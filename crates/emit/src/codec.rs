@@ -18,9 +18,9 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 14;
+const VERSION: u64 = 15;
 const HEADER_WORDS: usize = 19;
-const N_COUNTERS: usize = 13;
+const N_COUNTERS: usize = 14;
 const CHECKSUM_BYTES: usize = 8;
 /// Code and literals start and end at multiples of this.
 const ALIGNMENT: u64 = 16;
@@ -234,6 +234,7 @@ fn counters(statistics: &Statistics) -> [u64; N_COUNTERS] {
         statistics.probes_flags_saved,
         statistics.events,
         statistics.loads_not_noted,
+        statistics.branches_not_noted,
         statistics.accesses,
         statistics.accesses_not_simulated,
     ]
@@ -252,6 +253,7 @@ fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
         probes_flags_saved,
         events,
         loads_not_noted,
+        branches_not_noted,
         accesses,
         accesses_not_simulated,
     ] = counters;
@@ -267,6 +269,7 @@ fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
         probes_flags_saved,
         events,
         loads_not_noted,
+        branches_not_noted,
         accesses,
         accesses_not_simulated,
         ..Statistics::default()

@@ -36,6 +36,20 @@
 //! above; an operand in memory, or its address, is first loaded into `rax`, which is saved, with flags as if alive. If that faults, the
 //! instruction, which loads the same, is where the program finds itself.
 //!
+//! **Conditional jumps.** Where one goes on is an original address, as for computed jumps, and its own condition chooses it, while the flags are the
+//! program's:
+//!
+//! ```text
+//!     mov gs:[saved_rax], rax
+//!     mov gs:[saved_rcx], rcx
+//!     lea rax, [rip + behind]
+//!     lea rcx, [rip + taken]
+//!     cmovcc rax, rcx
+//!     mov rcx, gs:[next_event]                         and so on, with rax as the value
+//! ```
+//!
+//! Jumps that depend on a counter in `rcx` have no such move. They are not noted, but counted ([`crate::Statistics::branches_not_noted`]).
+//!
 //! **Which loads.** Moves from memory to a whole general register, with or without extension. Loads of parts of registers, of vectors, and operands of
 //! arithmetic are not noted, but counted ([`crate::Statistics::loads_not_noted`]). A [`Selection`] leaves places out.
 
@@ -57,7 +71,7 @@ use crate::classify::{self, Body};
 use crate::function::Function;
 use crate::{Probe, exits, probe};
 pub use selection::{Candidate, Selection};
-use sources::{Operand, Source};
+use sources::{Operand, Outcome, Source};
 
 /// What is noted: a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -78,8 +92,10 @@ impl Events {
     pub const JUMP_TARGETS: Events = Events(1 << 4);
     /// Tables that calls take their targets from.
     pub const METHOD_TABLES: Events = Events(1 << 5);
+    /// Where conditional jumps go on.
+    pub const BRANCH_TARGETS: Events = Events(1 << 6);
     /// All of them.
-    pub const ALL: Events = Events((1 << 6) - 1);
+    pub const ALL: Events = Events((1 << 7) - 1);
 
     /// Whether all of these are in the set.
     #[must_use]
@@ -200,6 +216,7 @@ impl Function<'_, '_> {
         };
         let (site, at) = (self.event_site(insn), self.original(Svma(insn.ip())));
         let mut is_any = false;
+        let mut is_branch_noted = false;
         for (kind, source) in arguments.into_iter().chain(sources::before(insn, events)) {
             let tag = kind.tag();
             is_any |= match source {
@@ -209,8 +226,14 @@ impl Function<'_, '_> {
                 }
                 Source::Loaded(operand) => self.write_computed(LOAD, operand, Noted { value: Gpr::RAX, site, at, tag }),
                 Source::Address(operand) => self.write_computed(LEA, operand, Noted { value: Gpr::RAX, site, at, tag }),
+                Source::Outcome(outcome) => {
+                    is_branch_noted = self.write_outcome(outcome, Noted { value: Gpr::RAX, site, at, tag });
+                    is_branch_noted
+                }
             };
         }
+        let is_branch = events.has(Events::BRANCH_TARGETS) && sources::is_branch(insn);
+        self.chunk.statistics.branches_not_noted += u64::from(is_branch && !is_branch_noted);
         is_any
     }
 
@@ -227,16 +250,32 @@ impl Function<'_, '_> {
             },
             Operand::Registers(..) => None,
         };
-        let [full, back] = [self.chunk.asm.new_label(), self.chunk.asm.new_label()];
-        let make = |chunk: &mut Chunk| {
-            write_with_operand(chunk, opcode, Gpr::RAX, operand);
-            if let Some(target) = target {
-                chunk.set_address(chunk.position() - 4, chunk.position(), target);
-            }
-        };
-        let saved = write_keeping_flags(self.chunk, noted, full, Some(&make));
-        end_probe(self.chunk, FullEvents { label: full, back, original: noted.at, saved });
+        self.write_made(noted, &|chunk| match target {
+            Some(target) => write_address(chunk, opcode, Gpr::RAX, operand, target),
+            None => write_with_operand(chunk, opcode, Gpr::RAX, operand),
+        });
         true
+    }
+
+    /// Notes where a conditional jump goes on. Whether both ways are in reach.
+    fn write_outcome(&mut self, outcome: Outcome, noted: Noted) -> bool {
+        let Outcome { condition, taken, behind } = outcome;
+        let [Some(to_taken), Some(to_behind)] = [taken, behind].map(|way| self.module.distance(way)) else {
+            return false;
+        };
+        self.write_made(noted, &|chunk| {
+            write_address(chunk, LEA, Gpr::RAX, Operand::At(behind), to_behind);
+            write_address(chunk, LEA, Gpr::RCX, Operand::At(taken), to_taken);
+            chunk.asm.bytes(&[0x48, 0x0f, 0x40 | condition.0, 0xc1]); // cmovcc rax, rcx
+        });
+        true
+    }
+
+    /// Notes what `make` makes in `rax`, with `rax` and `rcx` saved.
+    fn write_made(&mut self, noted: Noted, make: &dyn Fn(&mut Chunk)) {
+        let [full, back] = [self.chunk.asm.new_label(), self.chunk.asm.new_label()];
+        let saved = write_keeping_flags(self.chunk, noted, full, Some(make));
+        end_probe(self.chunk, FullEvents { label: full, back, original: noted.at, saved });
     }
 }
 
@@ -252,6 +291,12 @@ struct Noted {
 /// Opcodes of `mov` and `lea` to a register.
 const LOAD: u8 = 0x8b;
 pub(crate) const LEA: u8 = 0x8d;
+
+/// Writes `opcode register, operand`, the operand being so far from the start of the image.
+fn write_address(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand, target: i64) {
+    write_with_operand(chunk, opcode, register, operand);
+    chunk.set_address(chunk.position() - 4, chunk.position(), target);
+}
 
 /// Writes `opcode register, operand`. What is relative to the instruction pointer ends in 4 bytes that are still to be set.
 pub(crate) fn write_with_operand(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand) {

@@ -33,6 +33,8 @@ pub struct Statistics {
     pub events: u64,
     /// Instructions that read memory, and whose values are not noted although values are.
     pub loads_not_noted: u64,
+    /// Conditional jumps that are not noted although such jumps are.
+    pub branches_not_noted: u64,
     /// Accesses to memory that the data cache is told of, if one is simulated.
     pub accesses: u64,
     /// Those that it is not told of.
@@ -111,6 +113,7 @@ impl AddAssign<&Statistics> for Statistics {
         self.probes_flags_saved += other.probes_flags_saved;
         self.events += other.events;
         self.loads_not_noted += other.loads_not_noted;
+        self.branches_not_noted += other.branches_not_noted;
         self.accesses += other.accesses;
         self.accesses_not_simulated += other.accesses_not_simulated;
         for (total, more) in self.leaving.iter_mut().zip(other.leaving) {

@@ -1,4 +1,4 @@
-# What is noted before instructions: arguments, addresses, targets and method tables, with flags dead and alive.
+# What is noted before instructions: arguments, addresses, targets, outcomes and method tables, with flags dead and alive.
         .text
         .type takes_arguments, @function
 takes_arguments:                        # rdi, rsi and r9 are read; rdx is overwritten, rcx comes too late
@@ -35,6 +35,20 @@ jumps:
         jz 2f
         jmp *(%rsi,%rdi,8)
 2:      jmp *called(%rip)               # goes where the loader says
+
+        .type branches, @function
+branches:                               # all registers that the probe uses are alive
+        cmp %rax, %rcx
+        jbe 1f
+        jg elsewhere                    # a block that is nothing else, to another function
+1:      loop 1b                         # a counter decides: these are not noted
+        jrcxz 1b
+        ret
+
+        .type elsewhere, @function
+elsewhere:
+        jo branches
+        ret
 
         .type addresses, @function
 addresses:

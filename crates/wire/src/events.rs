@@ -84,6 +84,8 @@ pub enum Kind {
     JumpTarget,
     /// The table that a call takes its target from.
     MethodTable,
+    /// Where a conditional jump goes on: its target, or what is behind it.
+    BranchTarget,
     /// The function starts here; what it has got in this register for arguments, of [`N_ARGUMENTS`].
     Argument(u8),
 }
@@ -102,6 +104,7 @@ impl Kind {
             Kind::CallTarget => 2,
             Kind::JumpTarget => 3,
             Kind::MethodTable => 4,
+            Kind::BranchTarget => 5,
             Kind::Argument(index) => FIRST_ARGUMENT + index as u32,
         }
     }
@@ -116,6 +119,7 @@ impl Kind {
             2 => Kind::CallTarget,
             3 => Kind::JumpTarget,
             4 => Kind::MethodTable,
+            5 => Kind::BranchTarget,
             FIRST_ARGUMENT..=LAST_ARGUMENT => Kind::Argument((number - FIRST_ARGUMENT) as u8),
             _ => return None,
         })

@@ -107,9 +107,12 @@ fn candidates(
 
 fn of_instruction(insn: &Instruction, function: FunctionId, events: Events) -> Vec<Candidate> {
     let has_load = events.has(Events::LOADS) && sources::reads_memory(insn);
-    let load = has_load.then_some(Events::LOADS);
-    let all: Vec<Events> =
-        load.into_iter().chain(sources::before(insn, events).map(|(kind, _)| of_kind(kind))).collect();
+    let has_branch = events.has(Events::BRANCH_TARGETS) && sources::is_branch(insn);
+    // Those that are not noted count as such only where they are selected.
+    let counted = [(has_load, Events::LOADS), (has_branch, Events::BRANCH_TARGETS)];
+    let counted = counted.into_iter().filter(|&(is_there, _)| is_there).map(|(_, event)| event);
+    let before = sources::before(insn, events).map(|(kind, _)| of_kind(kind));
+    let all: Vec<Events> = counted.chain(before.filter(|&event| event != Events::BRANCH_TARGETS)).collect();
     if all.is_empty() {
         return Vec::new();
     }
@@ -127,6 +130,7 @@ fn of_kind(kind: Kind) -> Events {
         Kind::Address => Events::ADDRESSES,
         Kind::CallTarget => Events::CALL_TARGETS,
         Kind::JumpTarget => Events::JUMP_TARGETS,
+        Kind::BranchTarget => Events::BRANCH_TARGETS,
         Kind::MethodTable => Events::METHOD_TABLES,
         Kind::Argument(_) => Events::ARGUMENTS,
     }

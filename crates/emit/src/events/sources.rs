@@ -4,12 +4,13 @@ use flow::FunctionFlow;
 use flow::graph::BlockId;
 use flow::liveness::{Effect, Effects};
 use flow::registers::AT_SYSTEM_CALL;
-use iced_x86::{Code, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
+use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 use image::{Image, Svma};
 use wire::events::Kind;
 
 use super::Events;
-use crate::asm::Gpr;
+use crate::asm::{Condition, Gpr};
+use crate::classify::{self, Branch};
 
 /// Where a value comes from, before the instruction that it is about, or behind it.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,16 @@ pub(super) enum Source {
     Loaded(Operand),
     /// Where it is.
     Address(Operand),
+    /// Where a conditional jump goes on.
+    Outcome(Outcome),
+}
+
+/// The two ways of a conditional jump, of which flags choose one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub condition: Condition,
+    pub taken: Svma,
+    pub behind: Svma,
 }
 
 /// A memory operand: base, index with the binary logarithm of its scale, and displacement.
@@ -62,7 +73,9 @@ pub(super) fn before(insn: &Instruction, events: Events) -> impl Iterator<Item =
         Kind::CallTarget => events.has(Events::CALL_TARGETS),
         _ => events.has(Events::JUMP_TARGETS),
     });
-    address.into_iter().chain(table).chain(target)
+    let outcome = outcome(insn).filter(|_| events.has(Events::BRANCH_TARGETS));
+    let outcome = outcome.map(|outcome| (Kind::BranchTarget, Source::Outcome(outcome)));
+    address.into_iter().chain(table).chain(target).chain(outcome)
 }
 
 /// Whether an instruction accesses what its memory operand names, with registers as they are before it.
@@ -98,6 +111,17 @@ fn target(insn: &Instruction) -> Option<(Kind, Source)> {
         _ => Source::Loaded(Operand::of(insn)?),
     };
     Some((kind, source))
+}
+
+/// Whether an instruction is a conditional jump.
+pub(super) fn is_branch(insn: &Instruction) -> bool {
+    insn.flow_control() == FlowControl::ConditionalBranch
+}
+
+/// What a conditional jump chooses from, if flags choose.
+fn outcome(insn: &Instruction) -> Option<Outcome> {
+    let Some(Branch::Flags(condition)) = classify::branch(insn) else { return None };
+    Some(Outcome { condition, taken: Svma(insn.near_branch_target()), behind: Svma(insn.next_ip()) })
 }
 
 /// The register that points to the table from which a call takes its target, at a fixed place in it. The stack is no such table.

@@ -10,7 +10,7 @@ mod expected;
 use flow::FunctionFlow;
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
-use iced_x86::{Code, Instruction, OpKind, Register};
+use iced_x86::{Code, ConditionCode, Instruction, OpKind, Register};
 use image::Svma;
 use wire::events::{EVENT_WORDS, EVENTS_END, SITE, TAG};
 use wire::sample::EndReason;
@@ -35,6 +35,8 @@ pub(super) enum Origin {
     Loaded(Operand),
     /// The address of that.
     Address(Operand),
+    /// One of two addresses: `taken` if the program's flags say so.
+    Outcome { condition: ConditionCode, taken: u64, behind: u64 },
 }
 
 /// A memory operand without a segment.
@@ -78,7 +80,7 @@ impl Operand {
     }
 }
 
-/// The most events of one walk: all arguments, a load, and three kinds before an instruction.
+/// The most events of one walk: all arguments, a load, and the three kinds that can come together before an instruction.
 const MAX_EVENTS: usize = 10;
 
 /// Events on their way into the buffer.
@@ -200,6 +202,10 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
             state.registers[register(0)?] = Value::Noted(Origin::Register(register(1)?));
         }
         Code::Mov_r64_rm64 | Code::Lea_r64_m if may_make(state, pending, insn) => make(state, insn)?,
+        Code::Lea_r64_m if may_make_other(state, insn) => {
+            state.registers[RCX] = Value::Noted(Origin::Address(Operand::of(insn)?));
+        }
+        _ if is_choice(insn) => choose(state, insn.condition_code())?,
         Code::Je_rel32_64 if state.flags == Flags::EventsLeft => return look(state, insn),
         Code::Jrcxz_rel8_64 if state.registers[RCX] == Value::NextEventPlace => return look(state, insn),
         _ => return None,
@@ -230,6 +236,37 @@ fn make(state: &mut State, insn: &Instruction) -> Option<()> {
     state.registers[RAX] = Value::Noted(origin);
     state.event.is_made = true;
     Some(())
+}
+
+/// Whether a probe is about to make the other one of two addresses, in `rcx`: the first one is in `rax`.
+fn may_make_other(state: &State, insn: &Instruction) -> bool {
+    let rcx = state.registers[RCX];
+    let is_saved = state.is_right(RCX, rcx) && state.fields.saved_rcx == rcx;
+    let is_second = state.event.is_made && fixed_address(state.registers[RAX]).is_some();
+    is_saved && is_second && insn.op0_register() == Register::RCX && insn.memory_base() == Register::RIP
+}
+
+/// `cmovcc rax, rcx`
+fn is_choice(insn: &Instruction) -> bool {
+    let is_conditional = insn.condition_code() != ConditionCode::None && insn.op_count() == 2;
+    is_conditional && [insn.op0_register(), insn.op1_register()] == [Register::RAX, Register::RCX]
+}
+
+/// Takes the address in `rcx` instead of that in `rax`, if the program's flags say so.
+fn choose(state: &mut State, condition: ConditionCode) -> Option<()> {
+    let [behind, taken] = [RAX, RCX].map(|number| fixed_address(state.registers[number]));
+    let origin = Origin::Outcome { condition, taken: taken?, behind: behind? };
+    (state.event.is_made && state.flags == Flags::Program).then(|| state.registers[RAX] = Value::Noted(origin))
+}
+
+/// An address that was made, if no register is part of it.
+fn fixed_address(value: Value) -> Option<u64> {
+    match value {
+        Value::Noted(Origin::Address(Operand { base: Register::RIP, index: Register::None, displacement, .. })) => {
+            Some(displacement)
+        }
+        _ => None,
+    }
 }
 
 /// The place goes up, behind an event that is complete.

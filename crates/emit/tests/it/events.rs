@@ -42,7 +42,7 @@ fn calling(function: &str) -> String {
 #[test]
 fn what_goes_before_an_instruction_is_noted() {
     let file = assemble(&format!(
-        ".globl _start\n_start: call takes_arguments\ncall goes_round\ncall calls\ncall jumps\ncall addresses\n{NOTED}"
+        ".globl _start\n_start: call takes_arguments\ncall goes_round\ncall calls\ncall jumps\ncall branches\ncall addresses\n{NOTED}"
     ));
     let n_events = |events: Events| -> u64 {
         let copy: ModuleCopy = check_with(&parse(&file), "noted", Probe::Exact(Counting::Nothing), events);
@@ -51,6 +51,8 @@ fn what_goes_before_an_instruction_is_noted() {
     assert_eq!(n_events(Events::CALL_TARGETS), 6);
     assert_eq!(n_events(Events::JUMP_TARGETS), 2);
     assert_eq!(n_events(Events::METHOD_TABLES), 1);
+    // Those of `branches` and the function that it goes to, and one in each of three others.
+    assert_eq!(n_events(Events::BRANCH_TARGETS), 3 + 3);
     // Those of `addresses`, the two loads of `calls`, and the tables of jumps.
     assert_eq!(n_events(Events::ADDRESSES), 10 + 2 + 3);
     let sum: u64 = [
@@ -60,11 +62,24 @@ fn what_goes_before_an_instruction_is_noted() {
         Events::METHOD_TABLES,
         Events::ADDRESSES,
         Events::ARGUMENTS,
+        Events::BRANCH_TARGETS,
     ]
     .into_iter()
     .map(n_events)
     .sum();
     assert_eq!(n_events(Events::ALL), sum);
+}
+
+#[test]
+fn branches_on_a_counter_are_not_noted_but_counted() {
+    let file = assemble(&calling("branches"));
+    let image = parse(&file);
+    for probe in [Probe::Trace, Probe::Exact(Counting::Blocks)] {
+        let copy = check_with(&image, "branches", probe, Events::BRANCH_TARGETS);
+        assert_eq!(copy.statistics().branches_not_noted, 2);
+        let without = check_with(&image, "branches", probe, Events::JUMP_TARGETS);
+        assert_eq!(without.statistics().branches_not_noted, 0);
+    }
 }
 
 #[test]
@@ -93,6 +108,27 @@ fn every_bit_matters() {
     let source = format!(".globl _start\n_start: call flags_dead\ncall ends_block\n{LOADS}");
     every_bit_of_code_matters(&source, Probe::Exact(Counting::Blocks), Events::LOADS);
     every_bit_of_code_matters(&calling("takes_arguments"), Probe::Exact(Counting::Nothing), Events::ALL);
+}
+
+/// A branch on every condition, some at the start of their blocks, both ways, and to another function.
+fn all_conditions() -> String {
+    const CONDITIONS: [&str; 16] =
+        ["o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p", "np", "l", "ge", "le", "g"];
+    let number = |index: usize| if index.is_multiple_of(2) { index + 3 } else { index - 1 };
+    let branches = CONDITIONS.iter().enumerate();
+    let branches = branches.map(|(index, condition)| format!(".L{index}: j{condition} .L{}\n", number(index)));
+    let branches: String = branches.collect();
+    format!(".globl _start\n_start: cmp %rax, %rcx\n{branches}.L16: jz other\n.L17: ret\nother: jnz _start\n ret\n")
+}
+
+#[test]
+fn every_bit_of_what_notes_branches_matters() {
+    for probe in [Probe::Trace, Probe::Exact(Counting::Nothing)] {
+        every_bit_of_code_matters(&all_conditions(), probe, Events::BRANCH_TARGETS);
+        let file = assemble(&all_conditions());
+        every_fix_up_of_a_copy_matters(&file, probe, Events::BRANCH_TARGETS);
+        every_run_of_a_copy_matters(&file, probe, Events::BRANCH_TARGETS);
+    }
 }
 
 #[test]

@@ -40,7 +40,7 @@ struct Layout {
 
 const NO_EVENTS: Events = Events::NONE;
 const HEADER_WORDS: usize = 19;
-const COUNTERS: usize = 13 + EndReason::ALL.len();
+const COUNTERS: usize = 14 + EndReason::ALL.len();
 const RUN_BYTES: usize = 16;
 const STRETCH_BYTES: usize = 16;
 const SKIPPED_BYTES: usize = 16;

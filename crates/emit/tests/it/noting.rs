@@ -122,6 +122,7 @@ fn expected(insn: &Instruction, before: &Step, next: &Step) -> Vec<Noted> {
         Code::Jmp_rm64 if !has_segment && !insn.is_ip_rel_memory_operand() => {
             noted.push((at, Kind::JumpTarget, next[RIP]));
         }
+        _ if insn.is_jcc_short_or_near() => noted.push((at, Kind::BranchTarget, next[RIP])),
         _ => {
             let is_load =
                 matches!(insn.mnemonic(), Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd)
@@ -139,7 +140,8 @@ fn bursts_note_what_single_stepping_sees() {
     let file = program();
     let image = parse(&file);
     let flow = flow::analyze(&image, &Sequential);
-    let events = Events::LOADS | Events::ADDRESSES | Events::CALL_TARGETS | Events::JUMP_TARGETS;
+    let events =
+        Events::LOADS | Events::ADDRESSES | Events::CALL_TARGETS | Events::JUMP_TARGETS | Events::BRANCH_TARGETS;
     let copy = emit::translate(&image, &flow, Options { cluster: 0, probe: Probe::Trace, events }, &Sequential);
     assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
     assert_eq!(BURST_EMPTY, (2 * u64::from(N_BURST_EVENTS)).wrapping_neg());
@@ -161,7 +163,13 @@ fn bursts_note_what_single_stepping_sees() {
             noted.iter().for_each(|&(_, kind, _)| *n_of_kind.entry(kind).or_default() += 1);
         }
     }
-    let enough = [(Kind::Load, 500), (Kind::Address, 1000), (Kind::CallTarget, 5), (Kind::JumpTarget, 20)];
+    let enough = [
+        (Kind::Load, 500),
+        (Kind::Address, 1000),
+        (Kind::CallTarget, 5),
+        (Kind::JumpTarget, 20),
+        (Kind::BranchTarget, 500),
+    ];
     for (kind, least) in enough {
         assert!(n_of_kind.get(&kind) >= Some(&least), "{n_of_kind:?}");
     }

@@ -84,7 +84,22 @@ impl Walker<'_, '_> {
         if let Some(origin) = origin.filter(|_| is_jump && self.notes(original, Events::JUMP_TARGETS)) {
             all.push(self.expected(original, Kind::JumpTarget, origin));
         }
+        if let Some(origin) = self.outcome(&insn).filter(|_| self.notes(original, Events::BRANCH_TARGETS)) {
+            all.push(self.expected(original, Kind::BranchTarget, origin));
+        }
         all
+    }
+
+    /// Where a conditional jump goes on, unless a counter decides, or the copy cannot name both ways.
+    fn outcome(&self, insn: &Instruction) -> Option<Origin> {
+        let is_on_flags = insn.is_jcc_short_or_near() && insn.op0_kind() == OpKind::NearBranch64;
+        let address = |way: u64| {
+            self.module.distance(Svma(way))?;
+            Some(loaded(self.module.base, Svma(way)))
+        };
+        let [taken, behind] = [insn.near_branch_target(), insn.next_ip()].map(address);
+        is_on_flags.then_some(())?;
+        Some(Origin::Outcome { condition: insn.condition_code(), taken: taken?, behind: behind? })
     }
 
     fn notes(&self, original: Original, events: Events) -> bool {
