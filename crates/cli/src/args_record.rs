@@ -119,7 +119,7 @@ pub struct RecordArgs {
     #[arg(long, group = "noting", hide = true)]
     call_targets: bool,
 
-    /// The same of where indirect jumps go
+    /// The same of where conditional and indirect jumps go
     #[arg(long, group = "noting", hide = true)]
     branches: bool,
 
@@ -237,7 +237,7 @@ impl RecordArgs {
         let noted = [
             (self.values, Events::LOADS | Events::ARGUMENTS),
             (self.call_targets, Events::CALL_TARGETS),
-            (self.branches, Events::JUMP_TARGETS),
+            (self.branches, Events::JUMP_TARGETS | Events::BRANCH_TARGETS),
             (self.types, Events::METHOD_TABLES),
             (self.addresses, Events::ADDRESSES),
         ];

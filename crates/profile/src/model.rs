@@ -334,6 +334,8 @@ pub enum ValueKind {
     JumpTarget,
     /// A call took its target from this table.
     MethodTable,
+    /// A conditional jump went on there.
+    BranchTarget,
     /// The function that starts there got it as this argument, from 0, in a register.
     Argument(u8),
 }
@@ -348,6 +350,7 @@ impl ValueKind {
             ValueKind::CallTarget => 2,
             ValueKind::JumpTarget => 3,
             ValueKind::MethodTable => 4,
+            ValueKind::BranchTarget => 5,
             ValueKind::Argument(index) => 8 + u32::from(index),
         }
     }
@@ -361,6 +364,7 @@ impl ValueKind {
             2 => ValueKind::CallTarget,
             3 => ValueKind::JumpTarget,
             4 => ValueKind::MethodTable,
+            5 => ValueKind::BranchTarget,
             8..=13 => ValueKind::Argument(number as u8 - 8),
             _ => return None,
         })

@@ -38,8 +38,10 @@ impl Classes {
     pub const STORE: Classes = Classes(1 << 1);
     /// The instruction calls.
     pub const CALL: Classes = Classes(1 << 2);
-    /// The instruction jumps.
+    /// The instruction jumps to a computed address.
     pub const JUMP: Classes = Classes(1 << 3);
+    /// The instruction jumps on a condition.
+    pub const BRANCH: Classes = Classes(1 << 9);
     /// What is noted is what was loaded.
     pub const VALUE: Classes = Classes(1 << 4);
     /// What is noted is an argument of a function.
@@ -51,11 +53,12 @@ impl Classes {
     /// What is noted is a table of methods.
     pub const TYPE: Classes = Classes(1 << 8);
 
-    const NAMES: [(&'static str, Classes); 9] = [
+    const NAMES: [(&'static str, Classes); 10] = [
         ("load", Classes::LOAD),
         ("store", Classes::STORE),
         ("call", Classes::CALL),
         ("jump", Classes::JUMP),
+        ("branch", Classes::BRANCH),
         ("value", Classes::VALUE),
         ("argument", Classes::ARGUMENT),
         ("address", Classes::ADDRESS),

@@ -205,7 +205,7 @@ CREATE TABLE value (
     id INTEGER PRIMARY KEY,
     module INTEGER NOT NULL REFERENCES module,
     address INTEGER NOT NULL,               -- of the instruction
-    kind INTEGER NOT NULL,                  -- 0: loaded, 1: address accessed, 2: call target, 3: jump target, 4: method table, 8 to 13: argument
+    kind INTEGER NOT NULL,                  -- 0: loaded, 1: address accessed, 2: call target, 3: jump target, 4: method table, 5: branch target, 8 to 13: argument
     is_any INTEGER NOT NULL,                -- 1: the row is about all values together
     value INTEGER NOT NULL,                 -- as a signed number; 0 if is_any
     value_module INTEGER REFERENCES module, -- in which the value is an address

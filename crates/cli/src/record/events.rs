@@ -1,4 +1,4 @@
-//! What loads loaded, and where calls went: from messages of processes to rows of the profile.
+//! What loads loaded, and where calls and jumps went: from messages of processes to rows of the profile.
 //!
 //! Messages are added up by site, kind and value. Values that come when the table is full are only counted for their site, so that what is kept is right
 //! for all that it holds, and totals are right in any case.
@@ -61,6 +61,7 @@ fn kind_of(event: Event) -> Option<ValueKind> {
         Kind::CallTarget => ValueKind::CallTarget,
         Kind::JumpTarget => ValueKind::JumpTarget,
         Kind::MethodTable => ValueKind::MethodTable,
+        Kind::BranchTarget => ValueKind::BranchTarget,
         Kind::Argument(index) => ValueKind::Argument(index),
     })
 }

@@ -170,9 +170,12 @@ impl Watched {
         Some((module.id, address.wrapping_sub(module.mapped.bias)))
     }
 
-    /// A value as it goes into a profile: a place that is called or jumped to, or a table, by its address in the file.
+    /// A value as it goes into a profile: a place where control goes, or a table, by its address in the file.
     pub fn place_of_value(&self, kind: ValueKind, value: u64) -> (Option<ModuleId>, u64) {
-        let is_place = matches!(kind, ValueKind::CallTarget | ValueKind::JumpTarget | ValueKind::MethodTable);
+        let is_place = match kind {
+            ValueKind::CallTarget | ValueKind::JumpTarget | ValueKind::BranchTarget | ValueKind::MethodTable => true,
+            ValueKind::Load | ValueKind::Address | ValueKind::Argument(_) => false,
+        };
         let module = self.modules.iter().chain(&self.retired).find(|module| is_place && module.contains(value));
         module.map_or((None, value), |module| (Some(module.id), value.wrapping_sub(module.mapped.bias)))
     }

@@ -51,6 +51,7 @@ fn classes(candidate: &Candidate) -> Classes {
         (Events::ADDRESSES, Classes::ADDRESS),
         (Events::CALL_TARGETS, Classes::TARGET | Classes::CALL),
         (Events::JUMP_TARGETS, Classes::TARGET | Classes::JUMP),
+        (Events::BRANCH_TARGETS, Classes::TARGET | Classes::BRANCH),
         (Events::METHOD_TABLES, Classes::TYPE | Classes::CALL),
     ];
     let of_event = by_event.into_iter().filter(|&(event, _)| candidate.event.has(event)).map(|(_, classes)| classes);

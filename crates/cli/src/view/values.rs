@@ -1,4 +1,4 @@
-//! `strobe values`: loads that mostly load the same, and calls that mostly go to the same place.
+//! `strobe values`: loads that mostly load the same, and calls, jumps and branches that mostly go to the same place.
 
 use std::io::{self, Write};
 
@@ -125,6 +125,7 @@ fn kind_name(kind: ValueKind) -> String {
         ValueKind::CallTarget => "call".to_owned(),
         ValueKind::JumpTarget => "jump".to_owned(),
         ValueKind::MethodTable => "type".to_owned(),
+        ValueKind::BranchTarget => "branch".to_owned(),
         ValueKind::Argument(index) => format!("argument {}", index + 1),
     }
 }

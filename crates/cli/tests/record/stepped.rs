@@ -1,4 +1,4 @@
-//! The paths of exact mode against those of a program that is run one instruction at a time.
+//! The paths of exact mode, and where it notes that branches go, against those of a program that is run one instruction at a time.
 //!
 //! `stepper.c` says which instructions each thread executed, and with what stack pointer. From that and the control flow of the program
 //! follows which paths each activation of a function took: no counter, no copy and no return table is involved. What both sides agree not
@@ -16,15 +16,18 @@ use flow::graph::{BlockId, EdgeId};
 use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, estimate_weights, max_paths_with_restarts};
 use flow::{ModuleFlow, Sequential, Transfer};
 use image::{Image, Svma};
+use profile::model::{NotedValue, ValueKind};
 
 use crate::build::{Executable, Program};
-use crate::exact::counted;
+use crate::exact::{counted, counted_with};
 use crate::full_trace;
 use crate::recorder::is_replaced;
 
 /// Addresses of a path's blocks, and where its back edge leads.
 pub type PathKey = (Vec<u64>, Option<u64>);
 type Paths = BTreeMap<PathKey, u64>;
+/// How often conditional jumps went on where: by their addresses, and those.
+type Branches = BTreeMap<(u64, u64), u64>;
 
 /// One executed instruction.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +95,7 @@ fn expect_same_paths(source: &'static str, n_paths: usize) {
             assert!(expected.len() >= n_paths, "{what}: only {} paths", expected.len());
             compare(&format!("{what} {option}"), &expected, &recorded_paths(&executable, option));
         }
+        expect_same_branches(&what, &branches_of(&flow, &steps), &noted_branches(&executable));
         let Walked { paths, ended, ran } = paths_of(&flow, Truncation::BackEdges, &steps);
         compare(&format!("{what} --exact=trace"), &paths, &recorded_paths(&executable, "--exact=trace"));
         let found = full_trace::paths(&executable);
@@ -147,6 +151,49 @@ fn recorded_paths(executable: &Executable, option: &str) -> Paths {
         (key, path.count.value as u64)
     });
     keyed.collect()
+}
+
+#[track_caller]
+fn expect_same_branches(what: &str, expected: &Branches, found: &Branches) {
+    let differing = |key: &&(u64, u64)| expected.get(*key) != found.get(*key);
+    let differences = expected.keys().chain(found.keys()).filter(differing);
+    let differences: Vec<String> = differences
+        .map(|key| format!("{key:x?}: stepped {:?}, noted {:?}", expected.get(key), found.get(key)))
+        .collect();
+    assert!(differences.is_empty(), "{what}, branches:\n{}", differences.join("\n"));
+    assert!(expected.len() > 5, "{what}: only {} ways of branches", expected.len());
+}
+
+/// Where the branches of steps lead.
+fn branches_of(flow: &ModuleFlow, steps: &[Step]) -> Branches {
+    let blocks = flow.functions.iter().flat_map(|function| &function.cfg.blocks);
+    let ways: HashMap<Svma, [Svma; 2]> = blocks
+        .filter_map(|block| match block.transfer {
+            Transfer::Branch(taken) => Some((block.last(), [taken, block.range.end])),
+            _ => None,
+        })
+        .collect();
+    let mut threads: BTreeMap<u64, Vec<Svma>> = BTreeMap::new();
+    steps.iter().for_each(|step| threads.entry(step.thread).or_default().push(step.at));
+    let mut branches = Branches::new();
+    for steps in threads.values() {
+        for (index, at) in steps.iter().enumerate() {
+            let Some(ways) = ways.get(at) else { continue };
+            // A handler can run before the program goes on.
+            let next = steps[index + 1..].iter().find(|next| ways.contains(next));
+            let Svma(next) = *next.expect("every branch leads somewhere");
+            *branches.entry((at.0, next)).or_default() += 1;
+        }
+    }
+    branches
+}
+
+/// What exact mode notes of the branches of the program itself.
+fn noted_branches(executable: &Executable) -> Branches {
+    let profile = counted_with(executable, &["--exact=blocks", "--branches", "--compress", "none"]);
+    let is_own = |row: &&NotedValue| profile.modules[row.module.index()].path.ends_with("/program");
+    let noted = profile.values.iter().filter(|row| row.kind == ValueKind::BranchTarget).filter(is_own);
+    noted.filter_map(|row| Some(((row.address, row.value?), row.count.value as u64))).collect()
 }
 
 /// Runs a program one instruction at a time.

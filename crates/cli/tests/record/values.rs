@@ -142,6 +142,13 @@ fn targets_of_calls_and_jumps_are_counted() {
     let jump = site_of(&profile, "choose", ValueKind::JumpTarget);
     // The eighth case is what is left behind a comparison.
     assert_eq!((jump.values.len(), jump.values[0].count.value), (7, N_CALLS / 8.0), "{jump:?}");
+    // That comparison, and the end of the loop.
+    let branch = site_of(&profile, "choose", ValueKind::BranchTarget);
+    let ways: Vec<f64> = branch.values.iter().map(|seen| seen.count.value).collect();
+    assert_eq!((ways.as_slice(), branch.invariance), ([7.0, 1.0].map(|n| n * N_CALLS / 8.0).as_slice(), 7.0 / 8.0));
+    assert!(branch.values.iter().all(|seen| seen.module == Some(branch.module)), "{branch:?}");
+    let last = site_of(&profile, "main", ValueKind::BranchTarget);
+    assert_eq!((last.values.len(), last.values[0].count.value), (2, N_CALLS - 1.0), "{last:?}");
     let argument = site_of(&profile, "call_pointer", ValueKind::Argument(0));
     assert_eq!((argument.count.value, argument.invariance), (N_CALLS, 1.0));
     let address = site_of(&profile, "call_method", ValueKind::Address);
@@ -157,7 +164,7 @@ fn only_what_is_selected_is_noted() {
     }
     let executable = Program::new("targets.c").flags(&["-O1", "-fno-pie", "-no-pie"]).build();
     let places = |select: &[&str]| {
-        let noted = ["--exact=blocks", "--values", "--call-targets", "--addresses", "--compress", "none"];
+        let noted = ["--exact=blocks", "--values", "--call-targets", "--branches", "--addresses", "--compress", "none"];
         let select = select.iter().flat_map(|&text| ["--select", text]);
         let options: Vec<&str> = noted.into_iter().chain(select).collect();
         let (profile, facts) = recorded_with_output(&executable, &options, "7170325512\n");
@@ -178,6 +185,9 @@ fn only_what_is_selected_is_noted() {
     let (found, ..) = places(&["function:call_pointer & argument", "address & load & function:call_method"]);
     let arguments = [0, 1].map(|index| of("call_pointer", ValueKind::Argument(index)));
     assert_eq!(found, [&[of("call_method", ValueKind::Address)], &arguments[..]].concat());
+    let (found, ..) = places(&["branch & function:choose"]);
+    assert_eq!(found, [of("choose", ValueKind::BranchTarget)]);
+    assert_eq!(places(&["jump & function:choose"]).1, 1);
     assert_eq!(places(&["store2 & module:no_such_module"]).1, 0);
 }
 
@@ -211,7 +221,7 @@ fn bursts_note_values() {
         return;
     }
     let executable = Program::new("long_loads.c").flags(&["-O1"]).build();
-    let options = ["--values", "--rate", "100", "--burst", "2000", "--verify"];
+    let options = ["--values", "--branches", "--rate", "100", "--burst", "2000", "--verify"];
     let (profile, facts) = recorded_with_output(&executable, &options, LONG_LOADS_OUTPUT);
     assert_eq!(number(&facts, "false_steps"), 0, "{facts:?}");
     assert!(number(&facts, "value_events") > 0, "{facts:?}");
@@ -225,5 +235,8 @@ fn bursts_note_values() {
         });
         assert_eq!(block.expect("a block around the load").count.value, load.count.value);
         assert!(load.count.variance > 0.0 && load.count.seen > 1000, "{load:?}");
+        // The loop around it goes round 99,999 times of 100,000.
+        let branch = site_of(&profile, name, ValueKind::BranchTarget);
+        assert!(branch.count.seen > 1000 && branch.invariance > 0.99, "{branch:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, ParseError};
 
 /// Bytes that an instruction can access at once.
 const WIDTHS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-const WORDS: &str = "all, load, load8, store, call, jump, value, argument, address, target, type, module:NAME, function:NAME or 0xADDRESS";
+const WORDS: &str = "all, load, load8, store, call, jump, branch, value, argument, address, target, type, module:NAME, function:NAME or 0xADDRESS";
 
 pub(super) fn parse(text: &str) -> Result<Selector, ParseError> {
     parse_all(text, Cursor::set, "&, | or the end")
