@@ -91,7 +91,7 @@ pub enum Job {
     Pgo(PgoArguments),
     /// Repeat the Monte Carlo experiments of stratified sampling (claims S1 and S2).
     Stratified(StratifiedArguments),
-    /// Record events of programs for `compress`, from a valgrind trace.
+    /// Record events of programs for `compress`, as `strobe record` notes them.
     Stream(StreamArguments),
     /// Replay event streams through stream compressors; errors and messages as they go (claims S3 to S9).
     Compress(CompressArguments),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lab::compress::{self, report, trace};
+use lab::compress::{self, noted, report};
 use lab::corpus::Data;
 use lab::oracle::Recordings;
 use lab::threads::Threads;
@@ -223,9 +223,9 @@ fn pgo_job(arguments: PgoArguments) -> anyhow::Result<bool> {
 fn stream_job(arguments: &StreamArguments) -> anyhow::Result<bool> {
     let StreamArguments { kind, selection, events, skip, out, command } = arguments;
     std::fs::create_dir_all(out)?;
-    let wanted = trace::Wanted { kind: *kind, skip: *skip, n_events: *events };
+    let wanted = noted::Wanted { kind: *kind, skip: *skip, n_events: *events };
     let record = |name: &str, program: &str, dir: &Path| -> anyhow::Result<()> {
-        let stream = compress::record(name, program, dir, wanted)?;
+        let stream = noted::record(name, program, dir, wanted)?;
         let path = out.join(format!("{name}-{kind}.zst"));
         stream.write(&path)?;
         show(format!("{}: {} events\n", path.display(), table::grouped(stream.events.len() as u64)))

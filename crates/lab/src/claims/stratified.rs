@@ -1,7 +1,7 @@
 //! Stratified sampling (Sastry, Bodik, Smith): experiments with compressors of event streams.
 //!
 //! S1 and S2 are Monte Carlo experiments ([`crate::stratified`]). For the others, values, edges and call targets of some programs are recorded once, and
-//! edges and calls together; one replay of each stream through all compressors serves all claims ([`crate::compress::claims`]). S8 is about
+//! several kinds together; one replay of each stream through all compressors serves all claims ([`crate::compress::claims`]). S8 is about
 //! streams of several kinds at once.
 
 use std::fs;
@@ -10,11 +10,10 @@ use anyhow::Context as _;
 use sampling::{Rate, TableSize};
 
 use super::{Claim, Experiment, Finding, Measure, Set, Verdict, Workbench, write_whole};
-use crate::compress;
 use crate::compress::claims::{Evidence, StreamName, memory_table, run};
+use crate::compress::noted::{self, Wanted};
 use crate::compress::report::stem;
 use crate::compress::stream::{Kind, Stream};
-use crate::compress::trace::Wanted;
 use crate::corpus::{Data, Workload};
 use crate::stratified::Settings;
 use crate::stratified::report::{Found, s1, s2};
@@ -137,8 +136,7 @@ fn replayed(bench: &Workbench, id: &str, what: &str) -> anyhow::Result<Finding> 
         finding.notes.push(format!("Not on {}.", fails.collect::<Vec<_>>().join(", ")));
     }
     finding.notes.push(
-        "Values and targets of indirect calls and jumps are noted by strobe; edges and calls are from a trace by valgrind. Overhead is 30 cycles per \
-         message at one instruction per cycle."
+        "All events are noted by strobe, in exact mode. Overhead is 30 cycles per message at one instruction per cycle."
             .to_owned(),
     );
     finding.plots = plots(bench, id, &evidence.streams)?;
@@ -185,9 +183,9 @@ fn evidence(bench: &Workbench) -> anyhow::Result<Evidence> {
 }
 
 /// What is recorded of each program.
-const KINDS: [Kind; 5] = [Kind::Values, Kind::Edges, Kind::CallTargets, Kind::EdgesAndCalls, Kind::Targets];
+const KINDS: [Kind; 5] = [Kind::Values, Kind::Edges, Kind::CallTargets, Kind::EdgesAndCallTargets, Kind::Targets];
 /// Several kinds at once.
-const SEVERAL: [Kind; 2] = [Kind::EdgesAndCalls, Kind::Targets];
+const SEVERAL: [Kind; 2] = [Kind::EdgesAndCallTargets, Kind::Targets];
 
 /// The stream of a program, recorded if it is not there; `None` if the program has too few events of the kind to say anything.
 fn stream(bench: &Workbench, data: &Data, workload: &Workload, kind: Kind) -> anyhow::Result<Option<Stream>> {
@@ -201,7 +199,7 @@ fn stream(bench: &Workbench, data: &Data, workload: &Workload, kind: Kind) -> an
         eprintln!("  {}, stream of {kind}", workload.name);
         let program = format!("'{}' {}", data.runnable(workload)?.display(), workload.arguments());
         let partial = path.with_extension("partial");
-        compress::record(workload.name, &program, data.root(), wanted)?.write(&partial)?;
+        noted::record(workload.name, &program, data.root(), wanted)?.write(&partial)?;
         fs::rename(&partial, &path)?;
     }
     Ok(Some(Stream::read(&path)?).filter(|stream| stream.events.len() >= LEAST))

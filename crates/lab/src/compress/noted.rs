@@ -1,40 +1,47 @@
-//! Streams of what strobe notes: values, addresses and targets, from `strobe record --exact --value-stream`, which writes every event.
+//! Streams of what strobe notes: values, addresses, branches and targets, from `strobe record --exact --value-stream`, which writes every event.
 //!
 //! When there are enough, the program is ended. Its recording then tells how many instructions the program has executed until then, and that no event was lost.
 //! Events of several kinds come with the kind in the place, as a compressor in the program gets them.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 
 use super::stream::{Kind, Pair, Stream};
-use super::trace::{Wanted, start};
+use crate::transparency::strobe_program;
 
-/// Options of `strobe record` for a kind; `None` if strobe does not note such events.
-#[must_use]
-pub fn options(kind: Kind) -> Option<&'static str> {
+/// What is recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Which events.
+    pub kind: Kind,
+    /// How many events to let pass first: start-up is not what a program is about.
+    pub skip: u64,
+    /// How many to record.
+    pub n_events: u64,
+}
+
+/// Options of `strobe record` for a kind; `None` if no program has such events.
+fn options(kind: Kind) -> Option<&'static str> {
     Some(match kind {
         // Without arguments, which come with values.
         Kind::Values => "--values --select value",
         Kind::Addresses => "--addresses --select load",
         Kind::CallTargets => "--call-targets",
-        Kind::JumpTargets => "--branches",
-        Kind::Targets => "--call-targets --branches",
-        Kind::Synthetic | Kind::Edges | Kind::Calls | Kind::EdgesAndCalls => return None,
+        Kind::JumpTargets => "--branches --select jump",
+        Kind::Targets => "--call-targets --branches --select call --select jump",
+        Kind::Edges => "--branches",
+        Kind::EdgesAndCallTargets => "--call-targets --branches",
+        Kind::Synthetic => return None,
     })
 }
 
-/// Runs `program`, a piece of shell that starts one, in `dir`, and records what these options note.
-pub fn record(
-    strobe: &Path,
-    options: &str,
-    name: &str,
-    program: &str,
-    dir: &Path,
-    wanted: Wanted,
-) -> anyhow::Result<Stream> {
+/// Runs `program`, a piece of shell that starts one, in `dir`, and records its events.
+pub fn record(name: &str, program: &str, dir: &Path, wanted: Wanted) -> anyhow::Result<Stream> {
+    let options = options(wanted.kind).with_context(|| format!("no program has events that are {}", wanted.kind))?;
+    let strobe = strobe_program()?;
     // The stream goes where the standard error was, and the program's output goes nowhere.
     let record = format!("'{}' record -q --exact=blocks {options} --value-stream /dev/fd/9", strobe.display());
     let script = format!("exec 9>&2 2>/dev/null >/dev/null; exec {record} -o /dev/shm/strobe-stream-$$ -- {program}");
@@ -48,6 +55,19 @@ pub fn record(
     let _ = std::fs::remove_file(profile);
     let instructions = instructions.with_context(|| format!("the recording of `{program}`"))?;
     Ok(Stream { name: name.to_owned(), kind: wanted.kind, instructions: Some(instructions), events })
+}
+
+/// Runs a piece of shell that writes events where its standard error is. Returns where to read them.
+fn start(script: &str, dir: &Path) -> anyhow::Result<(Child, BufReader<ChildStderr>)> {
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start sh")?;
+    let events = child.stderr.take().context("no output to read")?;
+    Ok((child, BufReader::with_capacity(1 << 18, events)))
 }
 
 fn read(input: &mut impl BufRead, wanted: Wanted) -> anyhow::Result<Vec<Pair>> {

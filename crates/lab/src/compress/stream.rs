@@ -7,7 +7,7 @@
 //! | 8 | `strbstr1` |
 //! | 8 | instructions that the program executed while the events happened, 0 if unknown |
 //! | 8 | number of events |
-//! | 4 | kind: 0 synthetic, 1 edges, 2 calls, 3 edges and calls, 4 addresses, 5 values, 6 call targets, 7 jump targets, 8 targets |
+//! | 4 | kind: 0 synthetic, 1 edges, 4 addresses, 5 values, 6 call targets, 7 jump targets, 8 targets, 9 edges and call targets |
 //! | 4 | bytes of the name |
 //! | | the name, in UTF-8 |
 //! | 16 each | the events: address of the instruction, then target, address or value |
@@ -47,11 +47,7 @@ pub enum Kind {
     Synthetic,
     /// Conditional branches and indirect jumps, with their targets.
     Edges,
-    /// Calls, with the functions called.
-    Calls,
-    /// Both.
-    EdgesAndCalls,
-    /// Loads, with the addresses read; this and what follows by `strobe record`.
+    /// Loads, with the addresses read.
     Addresses,
     /// Loads, with the values read.
     Values,
@@ -61,18 +57,20 @@ pub enum Kind {
     JumpTargets,
     /// Indirect calls and jumps.
     Targets,
+    /// Conditional branches, indirect jumps and indirect calls.
+    EdgesAndCallTargets,
 }
 
-const KINDS: [Kind; 9] = [
-    Kind::Synthetic,
-    Kind::Edges,
-    Kind::Calls,
-    Kind::EdgesAndCalls,
-    Kind::Addresses,
-    Kind::Values,
-    Kind::CallTargets,
-    Kind::JumpTargets,
-    Kind::Targets,
+/// Kinds by their numbers in files.
+const KINDS: [(u32, Kind); 8] = [
+    (0, Kind::Synthetic),
+    (1, Kind::Edges),
+    (4, Kind::Addresses),
+    (5, Kind::Values),
+    (6, Kind::CallTargets),
+    (7, Kind::JumpTargets),
+    (8, Kind::Targets),
+    (9, Kind::EdgesAndCallTargets),
 ];
 
 impl fmt::Display for Kind {
@@ -80,13 +78,12 @@ impl fmt::Display for Kind {
         f.pad(match self {
             Kind::Synthetic => "synthetic",
             Kind::Edges => "edges",
-            Kind::Calls => "calls",
-            Kind::EdgesAndCalls => "edges-and-calls",
             Kind::Addresses => "addresses",
             Kind::Values => "values",
             Kind::CallTargets => "call-targets",
             Kind::JumpTargets => "jump-targets",
             Kind::Targets => "targets",
+            Kind::EdgesAndCallTargets => "edges-and-call-targets",
         })
     }
 }
@@ -116,11 +113,11 @@ impl Stream {
     }
 
     fn encode(&self, out: &mut impl Write) -> anyhow::Result<()> {
-        let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0);
+        let kind = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or(0, |(number, _)| *number);
         out.write_all(MAGIC)?;
         out.write_all(&self.instructions.unwrap_or(0).to_le_bytes())?;
         out.write_all(&(self.events.len() as u64).to_le_bytes())?;
-        out.write_all(&u32::try_from(kind)?.to_le_bytes())?;
+        out.write_all(&kind.to_le_bytes())?;
         out.write_all(&u32::try_from(self.name.len())?.to_le_bytes())?;
         out.write_all(self.name.as_bytes())?;
         for (place, value) in &self.events {
@@ -134,8 +131,9 @@ impl Stream {
         ensure!(array::<8>(input)? == *MAGIC, "it does not start with `strbstr1`");
         let instructions = Some(u64::from_le_bytes(array(input)?)).filter(|&n| n != 0);
         let n_events = u64::from_le_bytes(array(input)?);
-        let kind = u32::from_le_bytes(array(input)?) as usize;
-        let Some(&kind) = KINDS.get(kind) else { bail!("its kind {kind} is unknown") };
+        let number = u32::from_le_bytes(array(input)?);
+        let known = KINDS.iter().find(|(known, _)| *known == number);
+        let Some(&(_, kind)) = known else { bail!("its kind {number} is unknown") };
         let name_len = u32::from_le_bytes(array(input)?);
         let mut name = Vec::new();
         input.take(u64::from(name_len)).read_to_end(&mut name)?;
@@ -161,7 +159,7 @@ mod tests {
 
     fn stream() -> Stream {
         let events = (0..1000).map(|n| (0x40_0000 + n % 7, n * n)).collect();
-        Stream { name: "gzip é".to_owned(), kind: Kind::EdgesAndCalls, instructions: Some(5000), events }
+        Stream { name: "gzip é".to_owned(), kind: Kind::EdgesAndCallTargets, instructions: Some(5000), events }
     }
 
     #[test]
