@@ -51,6 +51,11 @@ impl Condition {
     pub const NZ: Condition = Condition(5);
     /// Sign clear.
     pub const NS: Condition = Condition(9);
+
+    /// What holds if this one does not.
+    pub fn negated(self) -> Condition {
+        Condition(self.0 ^ 1)
+    }
 }
 
 const UNBOUND: u32 = u32::MAX;

@@ -329,19 +329,16 @@ impl Function<'_, '_> {
         self.exact.as_ref().expect("only called for copies that are never left")
     }
 
-    /// Where control goes that comes to the block over a known edge.
-    pub fn label_of(&self, block: BlockId) -> Label {
-        let plan = &self.plans[block.index()];
-        match &self.exact {
-            Some(exact) if !exact.edges_arrive => plan.body,
-            _ => plan.record,
-        }
+    /// Where control goes that comes to the block over an edge, when it has done what is to be done there.
+    pub fn label_behind(&self, edge: Option<EdgeId>, to: BlockId) -> Label {
+        let plan = &self.plans[to.index()];
+        if self.plan_of_probes().arrives(edge) { plan.record } else { plan.body }
     }
 
     /// Where to jump to take an edge to the block: to its code, which is written later, or straight to the block.
     pub fn label_of_edge(&mut self, edge: EdgeId, to: BlockId) -> Label {
         if self.plan_of_probes().edge(edge) == exact::Code::Nothing {
-            return self.label_of(to);
+            return self.label_behind(Some(edge), to);
         }
         let label = self.chunk.asm.new_label();
         self.edge_codes.push((label, edge));
@@ -353,7 +350,7 @@ impl Function<'_, '_> {
             self.chunk.asm.bind(label);
             if let Some(to) = self.flow.cfg.graph.edge(edge).to {
                 self.write_edge_code(edge, to);
-                let label = self.label_of(to);
+                let label = self.label_behind(Some(edge), to);
                 self.chunk.asm.jump_to(label);
             }
         }

@@ -171,6 +171,11 @@ pub(crate) fn restore_all(asm: &mut Asm) {
 /// Restores the arithmetic flags; takes `rax`.
 pub(crate) fn restore_flags(asm: &mut Asm) {
     asm.load(Gpr::RAX, offset::SAVED_FLAGS);
+    restore_packed_flags(asm);
+}
+
+/// The same if `rax` still holds them.
+pub(crate) fn restore_packed_flags(asm: &mut Asm) {
     asm.bytes(&[0x04, 0x7f]); // add al, 0x7f
     asm.bytes(&[0x9e]); // sahf
 }

@@ -138,11 +138,13 @@ impl Function<'_, '_> {
             if let Some(edge) = edge {
                 self.write_edge_code(edge, to);
             }
-            if to == BlockId(block.0 + 1) {
+            // What is before the next block is what arrivals pass.
+            let passes_nothing = !self.plan_of_probes().edges_arrive;
+            if to == BlockId(block.0 + 1) && (passes_nothing || self.plan_of_probes().arrives(edge)) {
                 return;
             }
             self.begin_way(target);
-            let label = self.label_of(to);
+            let label = self.label_behind(edge, to);
             return self.chunk.asm.jump_to(label);
         }
         if let Some(edge) = edge {
@@ -243,12 +245,30 @@ impl Function<'_, '_> {
 
     fn branch(&mut self, block: BlockId, condition: Condition, target: Svma, kind: EdgeKind) {
         let way = self.way(block, target);
-        let hole = self.chunk.asm.jump_if(condition);
-        if self.stays() {
-            self.set_way_of_edge(block, hole, target, way, kind);
-        } else {
-            self.set_way(hole, way);
+        if !self.stays() {
+            let hole = self.chunk.asm.jump_if(condition);
+            return self.set_way(hole, way);
         }
+        let edge = self.edge_to(block, target, kind);
+        match (way, edge) {
+            (Way::Back(to), Some(edge)) if self.plan_of_probes().edge(edge) != Code::Nothing => {
+                self.branch_back(condition, edge, to);
+            }
+            _ => {
+                let hole = self.chunk.asm.jump_if(condition);
+                self.set_way_of_edge(block, hole, target, way, kind);
+            }
+        }
+    }
+
+    /// A loop goes round more often than not: what is to be done on its way back comes next, and the other way jumps over it.
+    fn branch_back(&mut self, condition: Condition, edge: EdgeId, to: BlockId) {
+        let other = self.chunk.asm.new_label();
+        self.chunk.asm.jump_to_if(condition.negated(), other);
+        self.write_edge_code(edge, to);
+        let label = self.label_behind(Some(edge), to);
+        self.chunk.asm.jump_to(label);
+        self.chunk.asm.bind(other);
     }
 
     /// Makes the displacement at `hole` lead over the edge to `target`.
@@ -260,7 +280,7 @@ impl Function<'_, '_> {
                 self.chunk.asm.use_label(hole, label);
             }
             (Way::Block(to) | Way::Back(to), None) => {
-                let label = self.label_of(to);
+                let label = self.label_behind(None, to);
                 self.chunk.asm.use_label(hole, label);
             }
             (_, Some(edge)) if self.plan_of_probes().edge(edge) != Code::Nothing || self.ascends(edge) => {

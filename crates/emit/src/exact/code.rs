@@ -11,6 +11,7 @@ use wire::thread::offset;
 
 use super::hashed::{Ended, Owner};
 use super::path_metric::write_end_with_misses;
+use super::saving::{begin_saving, saved, write_restore_registers};
 use super::{Metric, hashed, samples, trace};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
@@ -151,7 +152,13 @@ fn write_count(chunk: &mut Chunk, original: Original, live: LiveSet, cell: u32) 
         chunk.begin_clean_probe(original);
         count(chunk);
     } else {
-        saving_flags(chunk, original, count);
+        chunk.statistics.probes_flags_saved += 1;
+        let saved = saved(live) & !saves::RCX;
+        begin_saving(chunk, original, saved);
+        count(chunk);
+        // Counting has left them where saving put them.
+        probe::restore_packed_flags(&mut chunk.asm);
+        write_restore_registers(chunk, saved);
     }
 }
 

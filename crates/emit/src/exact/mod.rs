@@ -7,7 +7,8 @@
 //! What a function's probes do is decided before it is written ([`Plan`]): something on arrival at a block, something on edges.
 //!
 //! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
-//!   taken has a cell of its own if its edge does not follow, also where it leaves the function.
+//!   taken has a cell of its own if its edge does not follow, also where it leaves the function. Where it does not, control that comes over
+//!   the edge skips the cell of the block: nothing is counted twice, and a block ran as often as its cell and those of edges to it say.
 //! * **Paths.** See [`paths`], [`hashed`] for those that have no cells, [`path_metric`] for what is added up on each, [`samples`] for samples of them, and [`trace`] for all of them in their
 //!   order.
 //! * **Contexts.** See [`contexts`].
@@ -188,7 +189,7 @@ pub struct Cell {
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CellKind {
-    /// Executions of the block `at`.
+    /// Executions of the block `at`, but for those after an edge that has a cell.
     Block = 0,
     /// Times that the jump at the end of block `at` went to block `to`.
     Edge = 1,
@@ -206,6 +207,8 @@ pub enum CellKind {
     CallSite = 7,
     /// The first of `to` cells behind those of [`CellKind::Paths`]: misses on each path of the function at `at`.
     PathMisses = 8,
+    /// Times that the jump at the end of block `at` went to block `to` of the same function. The cell of that block leaves them out.
+    InnerEdge = 9,
 }
 
 impl CellKind {
@@ -214,9 +217,15 @@ impl CellKind {
         matches!(self, CellKind::HashedPaths | CellKind::Context | CellKind::CallSite)
     }
 
+    /// Whether `to` is where an edge leads.
+    #[must_use]
+    pub fn is_edge(self) -> bool {
+        matches!(self, CellKind::Edge | CellKind::InnerEdge)
+    }
+
     pub(crate) fn from_u8(number: u8) -> Option<CellKind> {
-        use CellKind::{Block, CallSite, Context, Edge, HashedPaths, LostPaths, PathMisses, Paths, Target};
-        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context, CallSite, PathMisses]
+        use CellKind::{Block, CallSite, Context, Edge, HashedPaths, InnerEdge, LostPaths, PathMisses, Paths, Target};
+        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context, CallSite, PathMisses, InnerEdge]
             .into_iter()
             .find(|&kind| kind as u8 == number)
     }
@@ -227,7 +236,7 @@ impl Cell {
     #[must_use]
     pub fn n_cells(&self) -> u32 {
         match self.kind {
-            CellKind::Block | CellKind::Edge | CellKind::LostPaths => 1,
+            CellKind::Block | CellKind::Edge | CellKind::InnerEdge | CellKind::LostPaths => 1,
             CellKind::Target => 2,
             CellKind::Paths | CellKind::PathMisses => self.to,
             CellKind::HashedPaths | CellKind::Context | CellKind::CallSite => 0,

@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     rows: Vec<(BlockId, Vec<RowEntry>)>,
     /// By edge.
     edges: Vec<Code>,
-    /// Whether control that comes over a known edge passes the code for arrivals, too.
+    /// Whether control that comes over a known edge passes the code for arrivals, too, unless the edge has code of its own.
     pub edges_arrive: bool,
 }
 
@@ -104,7 +104,9 @@ impl Plan {
             let is_taken = kind != EdgeKind::FallThrough && cfg.block(from).transfer == Transfer::Branch(target);
             if is_taken && !follows && module.is_owned(id, from) && module.is_in_reach(target) {
                 let (at, to) = (start(from), module.original(target).0);
-                plan.edges[edge.index()] = Code::Count(chunk.new_cells(Cell { kind: CellKind::Edge, at, to }));
+                let is_inner = module.owned_block_at(id, target).is_some();
+                let kind = if is_inner { CellKind::InnerEdge } else { CellKind::Edge };
+                plan.edges[edge.index()] = Code::Count(chunk.new_cells(Cell { kind, at, to }));
             }
         }
         plan
@@ -124,6 +126,11 @@ impl Plan {
     pub fn row(&self, block: BlockId) -> Option<&[RowEntry]> {
         let index = self.rows.binary_search_by_key(&block, |&(source, _)| source).ok()?;
         Some(&self.rows[index].1)
+    }
+
+    /// Whether control that comes over an edge to a block of the function passes the code for arrivals there.
+    pub fn arrives(&self, edge: Option<EdgeId>) -> bool {
+        self.edges_arrive && edge.is_none_or(|edge| self.edge(edge) == Code::Nothing)
     }
 
     /// What happens on an edge.

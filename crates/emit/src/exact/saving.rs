@@ -60,6 +60,11 @@ pub(super) fn write_restore(chunk: &mut Chunk, saved: u8) {
     if saved & saves::FLAGS != 0 {
         probe::restore_flags(&mut chunk.asm);
     }
+    write_restore_registers(chunk, saved);
+}
+
+/// Restores those that are registers.
+pub(super) fn write_restore_registers(chunk: &mut Chunk, saved: u8) {
     for (_, register, field) in REGISTERS.into_iter().rev().filter(|(bit, _, _)| saved & bit != 0) {
         chunk.asm.load(register, field);
     }

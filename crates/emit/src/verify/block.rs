@@ -194,20 +194,24 @@ impl Walker<'_, '_> {
         let fault = Fault::Transfer { at: copy };
         self.check_recovery(copy, &State::clean(Point::At(original), Needs::ALL))?;
         let copied = body::decode(self.index, copy).ok_or(fault)?;
-        let is_same = if insn.is_jcc_short_or_near() {
-            copied.is_jcc_near() && copied.condition_code() == insn.condition_code()
-        } else {
-            copied.code() == insn.code()
-        };
-        if !is_same {
+        let has_flags = insn.is_jcc_short_or_near();
+        let is_jump_on =
+            |insn: &Instruction| has_flags && copied.is_jcc_near() && copied.condition_code() == insn.condition_code();
+        let mut negated = *insn;
+        negated.negate_condition_code();
+        let is_negated = self.stays() && is_jump_on(&negated);
+        let is_same = if has_flags { is_jump_on(insn) } else { copied.code() == insn.code() };
+        if !is_same && !is_negated {
             // Only a branch without a long form whose target is out of reach is left to the original.
-            let may_leave = !insn.is_jcc_short_or_near() && !self.module.is_in_reach(target);
+            let may_leave = !has_flags && !self.module.is_in_reach(target);
             return if may_leave { self.leave(site, EndReason::Instruction, Done::NOTHING) } else { Err(fault) };
         }
         self.visit(copy, copied.len());
-        let alias = insn.is_jcc_short_or_near().then_some(Alias { jump: original, needs_flags: true });
-        self.go_on(id, offset_of(copied.near_branch_target()), Way { target, kind: EdgeKind::Taken, alias })?;
-        self.go_on(id, copy + copied.len() as u32, Way { target: next, kind: EdgeKind::FallThrough, alias: None })
+        let alias = has_flags.then_some(Alias { jump: original, needs_flags: true });
+        let (jumps_to, behind) = (offset_of(copied.near_branch_target()), copy + copied.len() as u32);
+        let (taken, not_taken) = if is_negated { (behind, jumps_to) } else { (jumps_to, behind) };
+        self.go_on(id, taken, Way { target, kind: EdgeKind::Taken, alias })?;
+        self.go_on(id, not_taken, Way { target: next, kind: EdgeKind::FallThrough, alias: None })
     }
 
     fn indirect(&mut self, id: BlockId, site: Site<'_>, change: Change) -> Result<(), Fault> {

@@ -166,12 +166,23 @@ fn compare_blocks(image: &Image<'_>, blocks: &BTreeMap<u64, u64>, hits: &HashMap
     assert!(n_compared > 300, "only {n_compared} blocks ran");
 }
 
+/// The block whose executions the cell counts, or some of them.
+fn counted_block(cell: Cell) -> Option<u32> {
+    match cell.kind {
+        CellKind::Block => Some(cell.at),
+        CellKind::InnerEdge => Some(cell.to),
+        _ => None,
+    }
+}
+
 fn check_blocks(optimization: &str) {
     let (file, copy, result) = counted(optimization, Counting::Blocks, 0);
-    let blocks: BTreeMap<u64, u64> = numbered(&copy)
-        .filter(|(cell, _)| cell.kind == CellKind::Block)
-        .map(|(cell, number)| (LO + u64::from(cell.at), result.cells[number]))
-        .collect();
+    let mut blocks = BTreeMap::new();
+    for (cell, number) in numbered(&copy) {
+        if let Some(block) = counted_block(cell) {
+            *blocks.entry(LO + u64::from(block)).or_default() += result.cells[number];
+        }
+    }
     compare_blocks(&parse(&file), &blocks, &result.hits, &[]);
 }
 
@@ -203,11 +214,12 @@ fn blocks_of_paths(
                 let mine = result.paths.iter().filter(|(key, _)| *key >> 32 == u64::from(cell.to) + 1);
                 mine.map(|(key, &count)| (key & 0xffff_ffff, count)).collect()
             }
-            CellKind::Block => {
-                blocks.insert(LO + u64::from(cell.at), result.cells[number]);
+            _ => {
+                if let Some(block) = counted_block(cell) {
+                    *blocks.entry(LO + u64::from(block)).or_default() += result.cells[number];
+                }
                 continue;
             }
-            _ => continue,
         };
         let function = flow.function_at(Svma(LO + u64::from(cell.at))).expect("a function with cells");
         let graph = &function.cfg.graph;

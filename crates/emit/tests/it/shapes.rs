@@ -48,7 +48,9 @@ fn all_shapes_verify_when_they_are_counted() {
         let expected = match counting {
             Counting::Contexts(Contexts { by_call_site: true, .. }) => vec![CellKind::Context, CellKind::CallSite],
             Counting::Nothing => vec![CellKind::Target],
-            Counting::Blocks => vec![CellKind::Target, CellKind::Block, CellKind::Edge],
+            Counting::Blocks => {
+                vec![CellKind::Target, CellKind::Block, CellKind::Edge, CellKind::InnerEdge]
+            }
             Counting::Contexts(Contexts { paths: false, .. }) => vec![CellKind::Target, CellKind::Context],
             Counting::Contexts(_) => vec![CellKind::Target, CellKind::Context, CellKind::LostPaths],
             Counting::PathMetric(_) | Counting::SampledPaths | Counting::TracedPaths => {

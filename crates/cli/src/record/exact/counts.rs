@@ -178,7 +178,7 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
         let at = module.base.offset(u64::from(cell.at));
         let owner = match cell.kind {
             CellKind::Target | CellKind::CallSite | CellKind::PathMisses => continue,
-            CellKind::Block | CellKind::Edge => module.flow.function_containing(at),
+            CellKind::Block | CellKind::Edge | CellKind::InnerEdge => module.flow.function_containing(at),
             CellKind::Paths | CellKind::HashedPaths | CellKind::LostPaths | CellKind::Context => {
                 function_entered_at(module.flow, at)
             }
@@ -189,8 +189,12 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
         let with_numbers = || (0..).zip(own.iter().copied()).filter(|&(_, count)| count != 0);
         match cell.kind {
             CellKind::Block => *tally.blocks.entry(at).or_default() += count,
-            CellKind::Edge => {
-                *tally.edges.entry((at, module.base.offset(u64::from(cell.to)))).or_default() += count;
+            CellKind::Edge | CellKind::InnerEdge => {
+                let to = module.base.offset(u64::from(cell.to));
+                *tally.edges.entry((at, to)).or_default() += count;
+                if cell.kind == CellKind::InnerEdge {
+                    *tally.blocks.entry(to).or_default() += count;
+                }
             }
             CellKind::Paths => tally.paths.extend(with_numbers()),
             CellKind::HashedPaths | CellKind::Context => {

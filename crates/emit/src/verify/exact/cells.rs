@@ -23,7 +23,7 @@ impl Cells {
             let first = cells.n_cells;
             let n_cells = first.checked_add(cell.n_cells()).filter(|&n_cells| n_cells <= MAX_CELLS);
             cells.n_cells = n_cells.ok_or(Fault::Cells)?;
-            let to = if cell.kind == CellKind::Edge { cell.to } else { 0 };
+            let to = if cell.kind.is_edge() { cell.to } else { 0 };
             if cell.kind.has_key() {
                 // Numbers of functions are given out in order.
                 (cell.to == cells.n_keys).then_some(()).ok_or(Fault::Cells)?;

@@ -1,8 +1,8 @@
 //! What must be done on the ways of one function: at blocks that are found by their address, and on edges.
 //!
-//! **Blocks.** Every block that is copied with the function has a cell, which goes up on every arrival. A conditional jump that is taken has a
-//! cell of its own if the number of times does not follow from those of blocks: because it is the only way out of its block, or the only
-//! way into its target, which is the function's own, no entry, and not reached from other functions.
+//! **Blocks.** Every block that is copied with the function has a cell, which goes up on every arrival but those over edges that have cells. A
+//! conditional jump that is taken has a cell of its own if the number of times does not follow from those of blocks: because it is the only
+//! way out of its block, or the only way into its target, which is the function's own, no entry, and not reached from other functions.
 
 use flow::callgraph::FunctionId;
 use flow::cfg::EdgeKind;
@@ -155,10 +155,10 @@ impl Duties {
     /// On the way over an edge to a block of the function.
     pub fn edge_to(&self, edge: Option<EdgeId>, to: BlockId) -> Duty {
         let done = self.done_on(edge);
-        if self.skips_arrivals {
+        if self.skips_arrivals || done != Done::NOTHING {
             return Duty { before: None, behind: Some(done), ..Duty::NOTHING };
         }
-        Duty { before: Some(done), behind: done.and_cells_of(self.done_at(to)), ..Duty::NOTHING }
+        Duty { before: Some(done), behind: Some(self.done_at(to)), ..Duty::NOTHING }
     }
 
     /// What must be done on an edge.
@@ -193,7 +193,9 @@ fn blocks(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Duti
         let Some(target) = target.filter(|_| module.is_owned(id, from)) else { continue };
         let is_only_way_out = cfg.graph.out_edges(from).count() == 1;
         if !is_only_way_out && !is_only_way_to(module, id, target) {
-            duties.edges[edge.index()] = counts(CellKind::Edge, start(from), module.original(target).0)?;
+            let is_inner = module.owned_block_at(id, target).is_some();
+            let kind = if is_inner { CellKind::InnerEdge } else { CellKind::Edge };
+            duties.edges[edge.index()] = counts(kind, start(from), module.original(target).0)?;
         }
     }
     Ok(duties)

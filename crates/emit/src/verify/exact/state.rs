@@ -260,11 +260,6 @@ impl Done {
         }
         Some(self)
     }
-
-    /// This and then the cells of another.
-    pub fn and_cells_of(self, other: Done) -> Option<Done> {
-        other.cells.into_iter().flatten().try_fold(self, Done::count)
-    }
 }
 
 /// What a call has left in the frames.

@@ -46,7 +46,7 @@ impl<'a> Simulation<'a> {
         let mut places = FxHashMap::default();
         let mut n_counters = 0;
         for cell in &cells {
-            let to = if cell.kind == CellKind::Edge { cell.to } else { 0 };
+            let to = if cell.kind.is_edge() { cell.to } else { 0 };
             places.insert((cell.kind, cell.at, to), n_counters);
             n_counters += cell.n_cells() as usize;
         }
@@ -139,12 +139,17 @@ impl<'a> Simulation<'a> {
     fn count_steps(&mut self, function: &FunctionFlow, steps: &[(BlockId, Option<EdgeId>)]) {
         let cfg = &function.cfg;
         let start = |block: BlockId| cfg.block(block).range.start;
+        let mut is_counted = false;
         for &(block, edge) in steps {
             *self.blocks.entry(start(block).0).or_default() += 1;
-            self.count(CellKind::Block, start(block), None);
+            if !is_counted {
+                self.count(CellKind::Block, start(block), None);
+            }
+            is_counted = false;
             if let Some(Edge { from, to: Some(to) }) = edge.map(|edge| cfg.graph.edge(edge)) {
                 *self.edges.entry((start(from).0, start(to).0)).or_default() += 1;
                 self.count(CellKind::Edge, start(from), Some(start(to)));
+                is_counted = self.count(CellKind::InnerEdge, start(from), Some(start(to)));
             }
         }
     }
