@@ -14,6 +14,9 @@ use crate::transfer::Transfer;
 /// Registers that a callee may change by the calling convention, as bits by hardware number: rax, rcx, rdx, rsi, rdi, r8 to r11.
 pub(crate) const CALLER_SAVED: u16 = 0x0fc7;
 
+/// Those among them that have no result either. Code that uses one behind a call, as the call left it, knows more about the callee than the convention says.
+pub(crate) const UNDEFINED_BEHIND_CALL: u16 = CALLER_SAVED & !0b101;
+
 /// Functions longer than this are not looked into.
 const MAX_BYTES: u64 = 4096;
 

@@ -73,18 +73,21 @@ pub enum Reason {
     Mixed,
     /// No known flow reaches the jump, so that nothing is known about its target.
     Unreached,
+    /// The target depends on a register that a call before it may have changed, as far as is known about the callee.
+    BehindCall,
     /// The function is too intricate for the time that one function is given.
     TooComplex,
 }
 
 impl Reason {
     /// All reasons, in the order in which reports list them.
-    pub const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 7] = [
         Reason::PointerInFrame,
         Reason::NotATable,
         Reason::BadEntry,
         Reason::Mixed,
         Reason::Unreached,
+        Reason::BehindCall,
         Reason::TooComplex,
     ];
 }
@@ -97,6 +100,7 @@ impl fmt::Display for Reason {
             Reason::BadEntry => "table entry leads nowhere",
             Reason::Mixed => "table or pointer, depending on the way",
             Reason::Unreached => "no known flow reaches it",
+            Reason::BehindCall => "register that a call may have changed",
             Reason::TooComplex => "function too intricate",
         })
     }

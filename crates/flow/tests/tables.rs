@@ -205,6 +205,31 @@ fn tail_calls_through_pointers() {
     );
 }
 
+/// gcc keeps values over a call in registers that the callee does not touch (`-fipa-ra`), and so does the code of a jump through a table.
+#[test]
+fn table_address_kept_over_a_call() {
+    let kept = ".hidden other; cmp $3,%edi; ja L3; mov %edi,%esi; lea T(%rip),%rcx; call other; jmp *(%rcx,%rsi,8)\n";
+    assert_eq!(find(&format!("{kept}{ARMS}{ABSOLUTE}")), table(&["L0", "L1", "L2"], 4, Bound::Compared));
+    let scanned = ".hidden other; mov %rdi,%r8; lea T(%rip),%rcx; call other; movzbl (%r8),%esi; jmp *(%rcx,%rsi,8)\n";
+    assert_eq!(find(&format!("{scanned}{ARMS}{ABSOLUTE}")), table(&["L0", "L1", "L2"], 4, Bound::Width));
+}
+
+#[test]
+fn register_behind_a_call_is_not_guessed() {
+    for register in ["rcx", "rsi", "rdi", "r8", "r9", "r10", "r11"] {
+        let body = format!("mov %rdi,%{register}; call *(%rax); jmp *8(%{register})\n");
+        assert_eq!(find(&body), Found::Unresolved(Reason::BehindCall), "{register}");
+    }
+    assert_eq!(
+        find(".hidden other; lea other(%rip),%rcx; call *(%rax); jmp *%rcx\n"),
+        Found::Unresolved(Reason::BehindCall)
+    );
+    // Results, and what a callee must keep.
+    for register in ["rax", "rdx", "rbx", "r12"] {
+        assert_eq!(find(&format!("call *(%rax); jmp *8(%{register})\n")), Found::TailCall, "{register}");
+    }
+}
+
 #[test]
 fn table_of_functions_with_a_hole() {
     let functions = ".section .data.rel.ro,\"aw\"\n.p2align 3\nF: .quad 0, other, other\n.text\n";

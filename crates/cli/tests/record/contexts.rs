@@ -166,7 +166,8 @@ fn functions_without_paths_have_contexts() {
     if is_replaced() {
         return;
     }
-    let flags = ["-O2", "-fno-gcse", "-fno-crossjumping", "-fno-ipa-ra"];
+    // One of the jumps has its table in a register that the call before it keeps (`-fipa-ra`), and is no tail call.
+    let flags = ["-O2", "-fno-gcse", "-fno-crossjumping"];
     let executable = Program::new("wide.c").flags(&flags).build();
     let alone = run_native(&executable);
     for options in [["--exact=context-paths"].as_slice(), &["--exact=context-paths", "--metric=cycles"]] {

@@ -16,7 +16,8 @@
 //! read until an entry does not lead into the function or another table begins, which is how computed gotos are found.
 //!
 //! **Tail calls.** A jump that is no table, made at the stack height of the function's entry, through a pointer that is
-//! not derived from a table in constant memory, is a tail call. Everything else stays unresolved, with a reason.
+//! not derived from a table in constant memory, is a tail call. Nothing is known of a pointer that depends on a register which a call before it may
+//! have changed: such code knows the callee, and what the register holds may be the address of a table. Everything else stays unresolved, with a reason.
 
 mod interpret;
 mod resolve;

@@ -7,8 +7,10 @@ use image::{Svma, SvmaRange};
 use super::Interpretation;
 use super::state::{Interval, State};
 use super::value::{Value, ValueId, low_mask, sign_extend};
+use crate::clobbers::UNDEFINED_BEHIND_CALL;
 use crate::graph::BlockId;
 use crate::indirect::{Bound, JumpTable, Reason, Resolution};
+use crate::transfer::Transfer;
 
 /// What the surroundings of a function say about addresses.
 pub(crate) trait Surface {
@@ -110,6 +112,7 @@ impl Interpretation<'_, '_> {
         }
         match (index, self.interpreter.values.get(target)) {
             (Some(index), _) => self.enumerate(target, index, surface),
+            _ if self.relies_on_callee(target) => Origin::Unknown(Reason::BehindCall),
             (None, Value::Load { address, bytes: 8, .. }) => {
                 let slot = self.interpreter.values.as_constant(address).map(Svma);
                 Origin::Pointer { slot }
@@ -117,6 +120,18 @@ impl Interpretation<'_, '_> {
             (None, Value::Entry(_) | Value::Merge(..) | Value::Opaque { .. }) => Origin::Pointer { slot: None },
             (None, _) => self.origin_without_index(target, surface),
         }
+    }
+
+    /// Whether a value depends on what a call has left in a register in which the calling convention returns nothing: the callee is known to keep
+    /// it (`-fipa-ra`), and what is in it can be anything, the address of a table included.
+    fn relies_on_callee(&self, value: ValueId) -> bool {
+        let values = &self.interpreter.values;
+        if let Value::Opaque { ip, register } = values.get(value) {
+            let maker = self.listing.at(Svma(ip)).map(|index| Transfer::of(self.listing.get(index)));
+            let is_undefined = register < 16 && UNDEFINED_BEHIND_CALL >> register & 1 != 0;
+            return is_undefined && maker.is_some_and(|maker| maker.is_call());
+        }
+        values.operands(value).any(|operand| self.relies_on_callee(operand))
     }
 
     /// Classifies a target separately for each way into the last block where values that it depends on flow together.
