@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustc_hash::FxHashMap;
+use wire::trace::Mark;
 
 use super::chunk::{self, Packed};
 use super::facts::{Fact, PathFact};
@@ -43,6 +44,8 @@ pub struct Writer {
     path: PathBuf,
     n_bytes: u64,
     n_words: u64,
+    /// Those among them that are marks.
+    n_marks: u64,
     /// Words that could not be written, and why.
     n_unwritten: u64,
     error: Option<String>,
@@ -51,7 +54,8 @@ pub struct Writer {
 impl Writer {
     pub fn create(path: &Path) -> Result<Writer> {
         let file = File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?;
-        let mut writer = Writer { file, path: path.to_owned(), n_bytes: 0, n_words: 0, n_unwritten: 0, error: None };
+        let mut writer =
+            Writer { file, path: path.to_owned(), n_bytes: 0, n_words: 0, n_marks: 0, n_unwritten: 0, error: None };
         writer.write(&[MAGIC, VERSION.to_le_bytes()].concat());
         writer.error.clone().map_or(Ok(()), |error| bail!("{}: {error}", path.display()))?;
         Ok(writer)
@@ -70,6 +74,8 @@ impl Writer {
         content.extend_from_slice(bytes);
         if self.frame(WORDS, &content) {
             self.n_words += packed.n_words;
+            let marks = packed.counts.iter().filter(|&&(word, _)| Mark::from_word(word).is_some());
+            self.n_marks += marks.map(|&(_, count)| count).sum::<u64>();
         } else {
             self.n_unwritten += packed.n_words;
         }
@@ -112,6 +118,15 @@ impl Writer {
 
     pub fn n_words(&self) -> u64 {
         self.n_words
+    }
+
+    /// Paths among the words.
+    pub fn n_records(&self) -> u64 {
+        self.n_words - self.n_marks
+    }
+
+    pub fn n_marks(&self) -> u64 {
+        self.n_marks
     }
 
     pub fn n_unwritten(&self) -> u64 {

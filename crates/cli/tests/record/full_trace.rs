@@ -1,6 +1,7 @@
 //! The full trace (`--exact=trace`): every path in the order in which paths ended. `stepped` has the order itself.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -9,6 +10,9 @@ use crate::compare::expect_same;
 use crate::exact::counted;
 use crate::recorder::{finish, is_replaced, run_native, start_recorded};
 use crate::stepped::PathKey;
+
+/// Words of the trace of `counted.c` around its 300 handlers.
+const N_MARKS: u64 = 600;
 
 pub fn path(executable: &Executable) -> PathBuf {
     executable.beside("profile.trace")
@@ -103,11 +107,45 @@ fn counts_are_those_of_paths() {
     assert_eq!(own(&counted(&executable, "--exact=trace")), expected);
     let facts = store::facts(&executable.beside("profile")).expect("facts");
     assert_eq!(facts["trace_records_lost"], "0", "{facts:?}");
+    // Handlers lie between two marks, which are words of the trace but no paths.
+    assert_eq!(facts["trace_records"], facts["paths_ended"], "{facts:?}");
+    assert_eq!(
+        (facts["unknown_paths"].as_str(), facts["trace_marks"].clone()),
+        ("0", N_MARKS.to_string()),
+        "{facts:?}"
+    );
     let mut traced: BTreeMap<PathKey, u64> = BTreeMap::new();
     let threads = paths(&executable);
     assert!(threads.len() > 64, "only {} threads", threads.len());
     threads.into_iter().flatten().for_each(|key| *traced.entry(key).or_default() += 1);
     assert_eq!(traced, expected);
+}
+
+/// A trace that takes no more bytes, as on a full disk: here it is a pipe, whose reader goes when it has the start. The program puts out the same, and its
+/// profile is the same; what the trace does not have is counted.
+#[test]
+fn a_trace_that_cannot_be_written_on_is_counted_as_lost() {
+    const START_BYTES: usize = 16;
+    if is_replaced() {
+        return;
+    }
+    let executable = Program::new("counted.c").flags(&["-O1"]).build();
+    let made = Command::new("mkfifo").arg(path(&executable)).status().expect("mkfifo starts");
+    assert!(made.success(), "{made}");
+    let pipe = path(&executable);
+    let reader = std::thread::spawn(move || {
+        let mut start = [0; START_BYTES];
+        std::fs::File::open(pipe).and_then(|mut pipe| pipe.read_exact(&mut start))
+    });
+    let recorded = finish("a full disk", start_recorded(&executable, &["--exact=trace"]));
+    expect_same("a full disk", &run_native(&executable), &recorded);
+    reader.join().expect("a reader").expect("the start of a trace");
+    assert!(recorded.stderr.contains("LOST"), "{}", recorded.stderr);
+    let facts = store::facts(&executable.beside("profile")).expect("facts");
+    let number = |name: &str| -> u64 { facts[name].parse().expect("a number") };
+    let n_words = number("trace_records") + number("trace_marks") + number("trace_records_lost");
+    assert!(number("trace_records_lost") > 0 && number("paths_ended") > 0, "{facts:?}");
+    assert_eq!(n_words, number("paths_ended") + N_MARKS, "{facts:?}");
 }
 
 #[test]

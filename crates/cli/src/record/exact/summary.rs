@@ -126,6 +126,7 @@ pub fn facts(
         ("lost_contexts", totals.contexts.n_lost.to_string()),
         ("calls_without_paths", outcome.n_calls_without_paths.to_string()),
         ("misattributed_paths", sum(|gaps| gaps.lost_paths.iter().map(|gap| gap.count).sum())),
+        ("unknown_paths", sum(|gaps| gaps.unknown_paths.iter().map(|gap| gap.count).sum())),
         ("undetermined_edges", sum(|gaps| gaps.undetermined.iter().map(|gap| gap.count).sum())),
         ("modules_translated", modules.n_translated.to_string()),
         ("modules_from_cache", modules.n_from_cache.to_string()),
@@ -143,7 +144,8 @@ fn trace_facts(session: &Session<'_>, outcome: &Outcome) -> Vec<(&'static str, S
     let Some(trace) = &session.trace else { return Vec::new() };
     vec![
         ("trace_file", trace.path().display().to_string()),
-        ("trace_records", trace.n_words().to_string()),
+        ("trace_records", trace.n_records().to_string()),
+        ("trace_marks", trace.n_marks().to_string()),
         ("trace_bytes", trace.n_bytes().to_string()),
         ("trace_raw_bytes", (trace.n_words() * 8).to_string()),
         ("trace_functions_left_out", n_left_out(outcome).to_string()),
@@ -157,7 +159,7 @@ fn n_left_out(outcome: &Outcome) -> u64 {
 }
 
 fn trace_line(session: &Session<'_>, outcome: &Outcome, trace: &Writer) -> String {
-    let per_record = trace.n_bytes() as f64 / (trace.n_words() as f64).max(1.0);
+    let per_record = trace.n_bytes() as f64 / (trace.n_records() as f64).max(1.0);
     let n_lost = session.exact.n_words_lost + trace.n_unwritten();
     let lost = if n_lost == 0 { "none lost".to_owned() } else { format!("{} LOST", thousands(n_lost)) };
     let left_out = match n_left_out(outcome) {
@@ -166,7 +168,7 @@ fn trace_line(session: &Session<'_>, outcome: &Outcome, trace: &Writer) -> Strin
     };
     format!(
         "{} records in {} bytes, {per_record:.3} bytes each, {lost}{left_out}: {}",
-        thousands(trace.n_words()),
+        thousands(trace.n_records()),
         thousands(trace.n_bytes()),
         trace.path().display()
     )
