@@ -23,30 +23,37 @@ pub enum Reason {
     Undetermined,
     /// A path that never ended: the program ended, or the function was left by `longjmp`. Not more are missing than calls did not return.
     Unfinished,
+    /// An indirect call that callgrind says was executed more often than what is before it in the same block: it went to a stub of the linkage table,
+    /// whose jump callgrind charges to the call.
+    Stub,
     /// valgrind hides the kernel's library (vDSO), and with it a file that the dynamic linker keeps a list of.
     Vdso,
     /// strobe's runtime stands before the function, or has it do more.
     Runtime,
-    /// The function asks which processor it runs on, and valgrind shows another.
+    /// The function asks which processor it runs on, or is called by such functions alone, and valgrind shows another.
     Processor,
     /// The function computes with x87 instructions, which have 80 bits, but 64 under valgrind.
     Precision,
     /// A string function of libc, called as often, chooses its way by the alignment or length of its strings: valgrind aligns the program's
     /// arguments otherwise, and prints other numbers where [`Reason::Precision`] matters.
     Alignment,
+    /// valgrind lets the heap grow to 8 MB only. From then on `malloc` asks for other memory, and finds other chunks in it.
+    Heap,
 }
 
 impl Reason {
     /// All, in order.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 10] = [
         Reason::End,
         Reason::Undetermined,
         Reason::Unfinished,
+        Reason::Stub,
         Reason::Vdso,
         Reason::Runtime,
         Reason::Processor,
         Reason::Precision,
         Reason::Alignment,
+        Reason::Heap,
     ];
 }
 
@@ -56,11 +63,13 @@ impl fmt::Display for Reason {
             Reason::End => "the program ended here",
             Reason::Undetermined => "undetermined edge",
             Reason::Unfinished => "unfinished path",
+            Reason::Stub => "stub charged to its caller",
             Reason::Vdso => "no vDSO under valgrind",
             Reason::Runtime => "strobe's runtime",
             Reason::Processor => "valgrind's processor",
             Reason::Precision => "precision under valgrind",
             Reason::Alignment => "alignment of strings",
+            Reason::Heap => "end of valgrind's heap",
         })
     }
 }
@@ -79,6 +88,29 @@ const LIBC: &str = "libc.so.6";
 /// How the names of string functions begin, of which there is one for each kind of processor.
 const STRING_FUNCTIONS: [&str; 4] = ["__str", "__mem", "__wcs", "__wmem"];
 const FOR_PROCESSOR: &str = "_sse2";
+/// What `malloc` does when the heap cannot grow.
+const HEAP_HAS_ENDED: &str = "sysmalloc_mmap_fallback.constprop.0";
+/// What `malloc` is made of, and what it calls.
+const ALLOCATOR: [&str; 18] = [
+    "__default_morecore",
+    "_int_free",
+    "_int_malloc",
+    "_int_memalign",
+    "_int_realloc",
+    "alloc_perturb",
+    "brk",
+    "calloc",
+    "malloc",
+    "malloc_consolidate",
+    "memcpy",
+    "mmap",
+    "realloc",
+    "sbrk",
+    "sysmalloc",
+    HEAP_HAS_ENDED,
+    "systrim.constprop.0",
+    "unlink_chunk.constprop.0",
+];
 
 /// Finds reasons in one file.
 #[derive(Debug)]
@@ -91,10 +123,12 @@ pub struct Explainer<'a> {
     counts_paths: bool,
     /// Calls that did not return, by entry of the function.
     n_unreturned: HashMap<Svma, u64>,
-    /// Entries of functions that ask for the processor.
+    /// Entries of functions that ask for the processor, and of those that only they call.
     with_cpuid: HashSet<Svma>,
     /// Entries of functions that execute x87 instructions.
     with_x87: HashSet<Svma>,
+    /// Whether the heap ended under callgrind alone.
+    has_heap_ended: bool,
 }
 
 impl<'a> Explainer<'a> {
@@ -109,8 +143,24 @@ impl<'a> Explainer<'a> {
     ) -> Explainer<'a> {
         let n_unreturned = unreturned_calls(index, callgrind);
         let with_cpuid = functions_with(index, callgrind, |insn| insn.mnemonic() == Mnemonic::Cpuid);
+        let with_cpuid = with_helpers(index, callgrind, with_cpuid);
         let with_x87 = functions_with(index, callgrind, |insn| insn.cpuid_features().contains(&CpuidFeature::FPU));
-        Explainer { index, file, names, callgrind, strobe, counts_paths, n_unreturned, with_cpuid, with_x87 }
+        let is_fallback = |(_, names): &(&u64, &Vec<String>)| names.iter().any(|name| name == HEAP_HAS_ENDED);
+        let fallback = names.iter().find(is_fallback).map(|(&entry, _)| Place::Instruction(Svma(entry)));
+        let has_heap_ended =
+            file == LIBC && fallback.is_some_and(|entry| count(callgrind, entry) > 0 && count(strobe, entry) == 0);
+        Explainer {
+            index,
+            file,
+            names,
+            callgrind,
+            strobe,
+            counts_paths,
+            n_unreturned,
+            with_cpuid,
+            with_x87,
+            has_heap_ended,
+        }
     }
 
     /// The reason why a count differs, if it has one.
@@ -139,8 +189,12 @@ impl<'a> Explainer<'a> {
         };
         let entry = Place::Instruction(function.entry);
         let is_called_as_often = count(self.callgrind, entry) == count(self.strobe, entry);
-        let is_alignment = self.file == LIBC && is_called_as_often && names.iter().any(is_string_function);
-        is_alignment.then_some(Reason::Alignment)
+        let is_of_strings = names.iter().any(is_string_function);
+        if self.file == LIBC && is_called_as_often && is_of_strings {
+            return Some(Reason::Alignment);
+        }
+        let is_allocator = names.iter().any(|name| ALLOCATOR.contains(&name.as_str()));
+        (self.has_heap_ended && (is_allocator || is_of_strings)).then_some(Reason::Heap)
     }
 
     fn of_flow(&self, function: &FunctionFlow, finding: &Finding) -> Option<Reason> {
@@ -150,6 +204,11 @@ impl<'a> Explainer<'a> {
         }
         if strobe > callgrind {
             return None;
+        }
+        if let Place::Instruction(at) = place
+            && self.is_charged_with_stub(function, at, strobe)
+        {
+            return Some(Reason::Stub);
         }
         if let Place::Edge(from, _) = place
             && self.edges_from(function, from) < count(self.strobe, Place::Instruction(from))
@@ -177,6 +236,17 @@ impl<'a> Explainer<'a> {
                 count(self.strobe, place) == count(self.callgrind, place) + 1
             })
         })
+    }
+
+    /// Whether callgrind itself says that the instruction before an indirect call or jump was executed as often as strobe says of that.
+    fn is_charged_with_stub(&self, function: &FunctionFlow, at: Svma, strobe: u64) -> bool {
+        let is_indirect =
+            |insn: &Instruction| matches!(Transfer::of(insn), Transfer::IndirectCall | Transfer::IndirectJump);
+        let Some(block) = function.cfg.blocks.iter().find(|block| block.range.contains(at)) else { return false };
+        let first = Place::Instruction(block.range.start);
+        block.range.start != at
+            && self.index.instruction(at).as_ref().is_some_and(is_indirect)
+            && count(self.callgrind, first) == strobe
     }
 
     /// How often a jump went somewhere, according to strobe.
@@ -230,4 +300,16 @@ fn functions_with(index: &Index<'_>, counts: &Counts, is_such: impl Fn(&Instruct
         index.function(Svma(insn.ip())).map(|function| function.entry)
     });
     entries.collect()
+}
+
+/// With functions that are called directly, and by these functions alone.
+fn with_helpers(index: &Index<'_>, counts: &Counts, functions: HashSet<Svma>) -> HashSet<Svma> {
+    let mut is_called_elsewhere: HashMap<Svma, bool> = HashMap::new();
+    for place in counts.keys() {
+        let Place::Call(from, to) = *place else { continue };
+        let is_elsewhere = index.function(from).is_none_or(|caller| !functions.contains(&caller.entry));
+        *is_called_elsewhere.entry(to).or_default() |= is_elsewhere;
+    }
+    let helpers = is_called_elsewhere.into_iter().filter(|&(_, is_elsewhere)| !is_elsewhere).map(|(to, _)| to);
+    helpers.collect::<HashSet<Svma>>().union(&functions).copied().collect()
 }
