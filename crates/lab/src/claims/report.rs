@@ -1,6 +1,7 @@
 //! The report: every claim with what was published, what was required and what was found, as Markdown and as one HTML page.
 //!
-//! The Markdown refers to plots beside it; the page has them inside, and needs nothing else.
+//! The Markdown refers to plots beside it; the page has them inside, and needs nothing else. What was not measured with the set of the run comes from
+//! another set, if there is such a finding in the same folder: the full set takes hours, and not every claim needs it. Each finding says which set it is of.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Claim, Experiment, Finding, Workbench, kept};
+use super::{Claim, Experiment, Finding, Set, Workbench, kept};
 use crate::chart::escaped;
 use crate::table::Table;
 
@@ -17,6 +18,8 @@ use crate::table::Table;
 struct Entry {
     claim: Claim,
     finding: Option<Finding>,
+    /// What the finding is of.
+    set: Set,
 }
 
 impl Entry {
@@ -40,13 +43,30 @@ impl Entry {
         self.finding.as_ref().map_or_else(String::new, |finding| finding.interval.clone())
     }
 
-    fn command(&self, bench: &Workbench) -> String {
-        format!("strobe-lab claims {} --set {}", self.claim.id, bench.set)
+    fn command(&self) -> String {
+        format!("strobe-lab claims {} --set {}", self.claim.id, self.set)
     }
 }
 
 fn entries(bench: &Workbench) -> Vec<Entry> {
-    super::all().into_iter().map(|claim| Entry { claim, finding: kept(bench, claim.id) }).collect()
+    let others = if bench.set == Set::Smoke { &[][..] } else { &[Set::Full, Set::Quick] };
+    let find = |claim: Claim| {
+        let sets = std::iter::once(bench.set).chain(others.iter().copied());
+        let mut found = sets.filter_map(|set| Some((set, kept(&Workbench { set, ..bench.clone() }, claim.id)?)));
+        match found.next() {
+            Some((set, finding)) => Entry { claim, finding: Some(finding), set },
+            None => Entry { claim, finding: None, set: bench.set },
+        }
+    };
+    super::all().into_iter().map(find).collect()
+}
+
+/// One sentence for each set that something was measured of.
+fn sets(bench: &Workbench, entries: &[Entry]) -> String {
+    let is_used =
+        |set: &Set| *set == bench.set || entries.iter().any(|entry| entry.finding.is_some() && entry.set == *set);
+    let used: Vec<&str> = [Set::Smoke, Set::Quick, Set::Full].into_iter().filter(is_used).map(Set::describe).collect();
+    used.join(" ")
 }
 
 /// The table of all claims.
@@ -84,8 +104,8 @@ cores it was busy with other work, and times are worth less.
 
 fn write_markdown(bench: &Workbench, entries: &[Entry], path: &Path, plots: &str) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut text =
-        format!("# Results\n\n{INTRODUCTION}\n{}\n\n{}\n", bench.set.describe(), summary(bench).to_markdown());
+    let (sets, summary) = (sets(bench, entries), summary(bench).to_markdown());
+    let mut text = format!("# Results\n\n{INTRODUCTION}\n{sets}\n\n{summary}\n");
     for entry in entries {
         let Some(finding) = &entry.finding else { continue };
         // Writing to a string cannot fail.
@@ -108,7 +128,7 @@ fn write_markdown(bench: &Workbench, entries: &[Entry], path: &Path, plots: &str
         for (title, table) in &finding.tables {
             let _ = writeln!(text, "{title}:\n\n{}", table.to_markdown());
         }
-        let _ = writeln!(text, "`{}`, {:.0} s. {}.\n", entry.command(bench), finding.seconds, finding.machine);
+        let _ = writeln!(text, "`{}`, {:.0} s. {}.\n", entry.command(), finding.seconds, finding.machine);
     }
     write_file(path, &format!("{}\n", text.trim_end()))
 }
@@ -123,7 +143,7 @@ vertical-align:top}td:first-child,th:first-child{text-align:left}.summary td,.su
 .holds{color:#2a8a3e}.misses,.contradicted{color:#c03030}.notyet{color:#888}";
 
 fn page(bench: &Workbench, entries: &[Entry]) -> String {
-    let introduction = format!("{INTRODUCTION}{}", bench.set.describe());
+    let introduction = format!("{INTRODUCTION}{}", sets(bench, entries));
     let mut body = format!("<h1>Results</h1>\n<p>{}</p>\n", escaped(&introduction));
     body.push_str(
         "<table class=summary><tr><th>claim<th>what<th>paper<th>must be<th>ours<th>interval<th>verdict</tr>\n",
@@ -158,7 +178,7 @@ fn page(bench: &Workbench, entries: &[Entry]) -> String {
         let _ = writeln!(
             body,
             "<p><code>{}</code>, {:.0} s. {}.</p>",
-            escaped(&entry.command(bench)),
+            escaped(&entry.command()),
             finding.seconds,
             escaped(&finding.machine)
         );
