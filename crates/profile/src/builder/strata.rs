@@ -48,6 +48,8 @@ struct Stratum {
     place: StratumPlace,
     ratios: Ratios,
     n_bursts: u64,
+    /// Events that each burst has seen, added up.
+    n_events_seen: f64,
     /// Sums over bursts.
     times: Times,
     closed: DurationSums,
@@ -112,6 +114,7 @@ pub(super) struct Weights {
 struct Weight {
     durations: DurationSums,
     n_bursts: f64,
+    n_events_seen: f64,
     /// `W_s`.
     scale: f64,
     slowness: Slowness,
@@ -154,7 +157,7 @@ impl Strata {
         };
         let closed = DurationSums::default();
         let (ratios, times) = (Ratios::EMPTY, Times::default());
-        self.rows.push(Stratum { place, ratios, n_bursts: 0, times, closed, open_ns: 0.0 });
+        self.rows.push(Stratum { place, ratios, n_bursts: 0, n_events_seen: 0.0, times, closed, open_ns: 0.0 });
         next
     }
 
@@ -196,6 +199,7 @@ impl Strata {
             cells.push(Cell { stratum, event: count.event, k: 0.0, k2: 0.0, kd: 0.0, seen: 0.0, open: 0.0 });
             cells.len() as u32 - 1
         });
+        self.rows[stratum.index()].n_events_seen += 1.0;
         let cell = &mut self.cells[index as usize];
         if cell.open == 0.0 {
             self.open_cells.push(index);
@@ -281,7 +285,8 @@ impl Strata {
         let weigh = |(((row, &scale), slowness), &phase): (((&Stratum, &f64), &Slowness), &PhaseId)| {
             let durations = row.all_durations();
             let share = scale * slowness.factor * durations.d;
-            Weight { durations, n_bursts: row.n_bursts as f64, scale, slowness: *slowness, phase, share }
+            let (n_bursts, n_events_seen) = (row.n_bursts as f64, row.n_events_seen);
+            Weight { durations, n_bursts, n_events_seen, scale, slowness: *slowness, phase, share }
         };
         let mut rows: Vec<Weight> = self.rows.iter().zip(scales).zip(slowness).zip(phases).map(weigh).collect();
         let total_ns: f64 = rows.iter().map(|row| row.share).sum();
@@ -339,27 +344,37 @@ fn within(cell: &Cell, weight: &Weight, rate: f64) -> f64 {
 }
 
 impl Weights {
-    /// What the error of the time model makes of counts. The number of all events is off by a factor to which phases contribute by their
-    /// share `q` of all work, and the events of a phase by what is left of the phase's own error `e`:
+    /// What the error of the time model makes of counts. With the errors `e` of phases and their shares `q` of all work, the number of all events is off by a
+    /// factor, and the share of an event of phase `i` by another:
     ///
     /// ```text
-    /// C = sum of q^2 e^2          variance of the logarithm of the common factor
-    /// sum of q e^2 - C            mean over all events of that of the phases' own
+    /// C = sum of q^2 e^2                                  variance of the logarithm of the common factor
+    /// e_i^2 (1 - q_i)^2 + sum over others of q^2 e^2
+    ///   = e_i^2 (1 - 2 q_i) + C                           that of the share
     /// ```
+    ///
+    /// A profile has one figure for the second: the mean over events as bursts see them, each once in a burst however often it happens. Intervals are
+    /// read event by event; a mean by executions would be that of the hottest loop, whose own share is nearly all, and right in any case.
     pub fn model_errors(&self) -> ModelErrors {
         let n_phases = self.rows.iter().map(|row| row.phase.index() + 1).max().unwrap_or(0);
-        let mut phases = vec![(0.0, 0.0); n_phases];
+        let mut phases = vec![(0.0, 0.0, 0.0); n_phases];
         for row in &self.rows {
-            let work = row.scale * row.durations.d;
-            let phase = &mut phases[row.phase.index()];
-            *phase = (phase.0 + work, row.slowness.log_error);
+            let (work, n_events_seen, error) = &mut phases[row.phase.index()];
+            *work += row.scale * row.durations.d;
+            *n_events_seen += row.n_events_seen;
+            *error = row.slowness.log_error;
         }
-        let total: f64 = phases.iter().map(|&(work, _)| work).sum();
-        let sum = |power: i32| -> f64 {
-            phases.iter().map(|&(work, error)| (work / total).powi(power) * error * error).sum()
+        let work: f64 = phases.iter().map(|&(work, ..)| work).sum();
+        let n_events_seen: f64 = phases.iter().map(|&(_, n, _)| n).sum();
+        if work <= 0.0 || n_events_seen <= 0.0 {
+            return ModelErrors { scale: 0.0, mix: 0.0 };
+        }
+        let common: f64 = phases.iter().map(|&(of_phase, _, error)| (of_phase / work * error).powi(2)).sum();
+        let of_share = |&(of_phase, n, error): &(f64, f64, f64)| {
+            n / n_events_seen * (error * error * (1.0 - 2.0 * of_phase / work) + common)
         };
-        let (common, all) = if total > 0.0 { (sum(2), sum(1)) } else { (0.0, 0.0) };
-        ModelErrors { scale: common.sqrt(), mix: (all - common).max(0.0).sqrt() }
+        let mix: f64 = phases.iter().map(of_share).sum();
+        ModelErrors { scale: common.sqrt(), mix: mix.max(0.0).sqrt() }
     }
 
     /// The events that one seen event stands for, in strata that hold 95 % of the time that has bursts.
