@@ -20,7 +20,8 @@ const MAX_HELD_RECORDS: usize = 16 << 20;
 /// Fitted to 21 programs of the corpus whose every block was counted (`docs/recording.md`).
 pub const TIMES: TimeModel = TimeModel {
     cycle_ns: 0.295,
-    surprise_ns: 8.9,
+    surprise_ns: 5.0,
+    transfer_ns: 1.0,
     log_error: 0.25,
     watch_burst_ns: 1300.0,
     watch_record_ns: 1.9,

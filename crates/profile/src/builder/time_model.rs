@@ -6,7 +6,7 @@
 //! from programs whose every block was counted:
 //!
 //! * **The model.** Native time is taken to be what a simple processor takes that waits for nothing but the inputs of its instructions
-//!   ([`super::pipeline`]), and so much per branch that is hard to predict, by a simulated predictor ([`super::predictor`]). This is right within a
+//!   ([`super::pipeline`]), so much per branch that is hard to predict, by a simulated predictor ([`super::predictor`]), and so much per return or computed jump. This is right within a
 //!   factor of some 1.4, except for code that waits for memory.
 //! * **The measurement**, less the cost of watching: so much per burst, per record, per distinct block and page, per return or computed
 //!   jump. It errs by a share of the whole, [`TimeModel::watch_error`]; only where the program is slow is that less than the difference.
@@ -27,8 +27,10 @@
 pub struct TimeModel {
     /// Native time of a cycle of the modelled processor ([`super::pipeline`]).
     pub cycle_ns: f64,
-    /// Native time that a mispredicted branch adds.
+    /// Native time that a mispredicted branch adds,
     pub surprise_ns: f64,
+    /// and a return, indirect call or indirect jump.
+    pub transfer_ns: f64,
     /// Standard deviation of the logarithm of native time over the model's.
     pub log_error: f64,
     /// What watching costs per burst,
@@ -87,6 +89,7 @@ impl TimeModel {
     pub const EXACT: TimeModel = TimeModel {
         cycle_ns: 1.0,
         surprise_ns: 0.0,
+        transfer_ns: 0.0,
         log_error: 1.0,
         watch_burst_ns: 0.0,
         watch_record_ns: 0.0,
@@ -97,10 +100,11 @@ impl TimeModel {
         tick_ns: 0.0,
     };
 
-    /// Variance of the logarithm of native time over the model's that is the same in all bursts of a phase, when the measurement has been used.
-    pub(super) fn phase_noise(&self) -> f64 {
-        const COMMON: f64 = 0.04;
-        if self.watch_error > 0.0 { COMMON } else { 0.0 }
+    /// Variance of the logarithm of native time over the model's, of strata of one phase among each other. (That of different phases is found to be no more
+    /// than what their weights differ by in truth.)
+    pub(super) fn stratum_noise(&self) -> f64 {
+        const OF_REGIONS: f64 = 0.1;
+        if self.watch_error > 0.0 { OF_REGIONS } else { 0.0 }
     }
 
     pub(super) fn times(&self, spent_ns: f64, work: &Work) -> Times {
@@ -111,7 +115,7 @@ impl TimeModel {
             + self.watch_transfer_ns * work.n_transfers;
         let spent_ns = if spent_ns.is_finite() { spent_ns.max(0.0) } else { 0.0 };
         let model_ns = if self.watch_error > 0.0 {
-            self.cycle_ns * work.n_cycles + self.surprise_ns * work.n_surprises
+            self.cycle_ns * work.n_cycles + self.surprise_ns * work.n_surprises + self.transfer_ns * work.n_transfers
         } else {
             (spent_ns - watch_ns).max(0.0)
         };
@@ -157,6 +161,7 @@ mod tests {
     const MODEL: TimeModel = TimeModel {
         cycle_ns: 0.1,
         surprise_ns: 10.0,
+        transfer_ns: 1.0,
         log_error: 0.3,
         watch_burst_ns: 1000.0,
         watch_record_ns: 2.0,
@@ -206,7 +211,7 @@ mod tests {
             n_transfers: 5.0,
         };
         let times = MODEL.times(9000.0, &work);
-        assert_eq!((times.spent_ns, times.watch_ns, times.model_ns), (9000.0, 2550.0, 70.0));
+        assert_eq!((times.spent_ns, times.watch_ns, times.model_ns), (9000.0, 2550.0, 75.0));
         assert_eq!(MODEL.times(f64::NAN, &work).spent_ns, 0.0);
     }
 }

@@ -29,6 +29,10 @@
 //! no more than chance would make them differ (empirical Bayes, Efron and Morris 1973): those of strata towards that of their phase, and those of phases towards
 //! that of all. With the variance `t` of true weights, which is what the weights found have beyond their noise `e`, a weight keeps all but the square of
 //! `e / (t + e)` of its distance. (Without the square the error is least on average, but means of rare events would be off by some percent.)
+//!
+//! **The model.** Bursts of one phase run through the same code, wherever they began; so if the time model says that strata of a phase differ much, it is often
+//! the model that is wrong about the region in which they began. That error, of variance `m`, does not become less with the number of bursts. Of what
+//! chance leaves, a stratum keeps `t / (t + m)`.
 
 use super::phases::{self, PhaseId};
 
@@ -50,8 +54,8 @@ pub(super) struct Accounts {
     pub time_ns: Vec<f64>,
     /// Variance of the logarithm of a weight that rests on one burst,
     pub burst_noise: f64,
-    /// and that bursts of a phase have in common.
-    pub phase_noise: f64,
+    /// and of one that rests on many, by the error of the time model.
+    pub model_noise: f64,
 }
 
 /// The weights of strata.
@@ -68,12 +72,13 @@ pub(super) fn solve(accounts: &Accounts, phases: &[PhaseId]) -> Vec<f64> {
     draw_together(accounts, phases, &weights)
 }
 
-/// What is known of a logarithm: its value, how much depends on it, and its noise.
+/// What is known of a logarithm: its value, how much depends on it, and the noise of chance and of the time model.
 #[derive(Clone, Copy, Debug)]
 struct Finding {
     value: f64,
     importance: f64,
-    noise: f64,
+    chance: f64,
+    model: f64,
 }
 
 /// Draws weights together as far as they differ by chance. The number of all intervals stays as it is.
@@ -91,14 +96,15 @@ fn draw_together(accounts: &Accounts, phases: &[PhaseId], weights: &[f64]) -> Ve
         findings.push(Finding {
             value: weight.ln(),
             importance,
-            noise: accounts.burst_noise / accounts.n_bursts[stratum].max(1.0),
+            chance: accounts.burst_noise / accounts.n_bursts[stratum].max(1.0),
+            model: accounts.model_noise,
         });
     }
     let is_known = |finding: &&Finding| finding.value.is_finite() && finding.importance > 0.0;
     let of_phase = |(strata, &n): (&Vec<usize>, &f64)| {
         let known: Vec<Finding> = strata.iter().map(|&stratum| &findings[stratum]).filter(is_known).copied().collect();
         let importance = known.iter().map(|finding| finding.importance).sum();
-        Finding { value: mean(&known), importance, noise: accounts.phase_noise + accounts.burst_noise / n.max(1.0) }
+        Finding { value: mean(&known), importance, chance: accounts.burst_noise / n.max(1.0), model: 0.0 }
     };
     let of_phases: Vec<Finding> = members.iter().zip(&n_bursts).map(of_phase).collect();
     let known: Vec<Finding> = of_phases.iter().filter(is_known).copied().collect();
@@ -108,8 +114,8 @@ fn draw_together(accounts: &Accounts, phases: &[PhaseId], weights: &[f64]) -> Ve
     let within = variance(apart.filter(|(finding, _)| is_known(&finding)));
     let drawn = |((finding, phase), &weight): ((&Finding, &PhaseId), &f64)| {
         let phase = &of_phases[phase.index()];
-        let of_phase = kept(between, phase.noise) * (phase.value - common);
-        let value = common + of_phase + kept(within, finding.noise) * (finding.value - phase.value);
+        let of_phase = phase.kept(between) * (phase.value - common);
+        let value = common + of_phase + finding.kept(within) * (finding.value - phase.value);
         if is_known(&finding) { value.exp() } else { weight }
     };
     let mut drawn: Vec<f64> = findings.iter().zip(phases).zip(weights).map(drawn).collect();
@@ -121,10 +127,14 @@ fn draw_together(accounts: &Accounts, phases: &[PhaseId], weights: &[f64]) -> Ve
     drawn
 }
 
-/// The share that is kept of a distance.
-fn kept(variance: f64, noise: f64) -> f64 {
-    let is_chance = noise / (variance + noise);
-    if noise > 0.0 { 1.0 - is_chance * is_chance } else { 1.0 }
+impl Finding {
+    /// The share that is kept of a distance, if true values have this variance.
+    fn kept(&self, variance: f64) -> f64 {
+        let share = |part: f64, whole: f64| if part > 0.0 { part / whole } else { 0.0 };
+        let is_chance = share(self.chance, variance + self.model + self.chance);
+        let is_model = share(self.model, variance + self.model);
+        (1.0 - is_chance * is_chance) * (1.0 - is_model)
+    }
 }
 
 fn mean(findings: &[Finding]) -> f64 {
@@ -135,7 +145,7 @@ fn mean(findings: &[Finding]) -> f64 {
 /// Variance of values about their means, beyond their noise.
 fn variance(findings: impl Iterator<Item = (Finding, f64)>) -> f64 {
     let (sum, importance) = findings.fold((0.0, 0.0), |(sum, importance), (finding, mean)| {
-        let excess = (finding.value - mean).powi(2) - finding.noise;
+        let excess = (finding.value - mean).powi(2) - finding.chance - finding.model;
         (sum + finding.importance * excess, importance + finding.importance)
     });
     if importance > 0.0 { (sum / importance).max(0.0) } else { 0.0 }
@@ -236,6 +246,17 @@ mod tests {
         let weights = [0.5, 4.0, 1.0, 2.0];
         let drawn = draw_together(&accounts, &one_phase(4), &weights);
         assert!(drawn.iter().zip(weights).all(|(drawn, weight)| (drawn / weight - 1.0).abs() < 1e-3), "{drawn:?}");
+    }
+
+    #[test]
+    fn the_error_of_the_model_does_not_become_less_with_bursts() {
+        let accounts = Accounts { model_noise: 0.1, ..accounts(&[1e6, 1e6, 1e6, 1e6]) };
+        let weights = [0.8, 1.25, 0.8, 1.25];
+        let drawn = draw_together(&accounts, &one_phase(4), &weights);
+        assert!(drawn.iter().all(|weight| (weight / drawn[0] - 1.0).abs() < 1e-9), "{drawn:?}");
+        let weights = [0.1, 10.0, 0.1, 10.0];
+        let drawn = draw_together(&accounts, &one_phase(4), &weights);
+        assert!((50.0..100.0).contains(&(drawn[1] / drawn[0])), "{drawn:?}");
     }
 
     #[test]

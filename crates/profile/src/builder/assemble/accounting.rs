@@ -51,8 +51,8 @@ impl Accounting {
         let duration_ns = builder.strata.durations_ns(&slowness);
         let time_ns = vec![0.0; duration_ns.len()];
         let burst_noise = builder.strata.duration_noise();
-        let phase_noise = builder.options.times.phase_noise();
-        let accounts = Accounts { checks, n_counted, n_bursts, duration_ns, time_ns, burst_noise, phase_noise };
+        let model_noise = builder.options.times.stratum_noise();
+        let accounts = Accounts { checks, n_counted, n_bursts, duration_ns, time_ns, burst_noise, model_noise };
         let mut accounting = Accounting { accounts, phases, slowness, unknown_ns: 0.0 };
         accounting.share_time_out(builder);
         accounting
