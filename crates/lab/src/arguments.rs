@@ -155,6 +155,9 @@ pub enum BenchJob {
         /// Runs of each kind, of which the fastest counts.
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
+        /// What is counted, such as blocks or paths [default: all kinds, with callgrind and cachegrind beside them].
+        #[arg(long = "kind", value_name = "NAME", num_args = 1..)]
+        kinds: Vec<String>,
     },
     /// CPU time of programs in PEP mode: path register alone, sampled, every path, against copies that count nothing; and by numbering.
     Pep {

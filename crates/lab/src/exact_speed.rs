@@ -3,11 +3,12 @@
 //! A multiple is large beside the noise of a machine, so whole runs are compared: native and each kind of counting in turn, several times, and of
 //! each the fastest counts. The CPU time of strobe itself is shown beside, that of
 //! the last kind: where there is a trace, strobe packs it while the program runs. So are calls and paths in a microsecond of the program alone, which is what
-//! makes counting cheap or dear; and callgrind and cachegrind, once each, if valgrind is installed.
+//! makes counting cheap or dear; and callgrind and cachegrind, once each, if valgrind is installed. Some kinds only can be chosen, without them.
 
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{Data, Workload};
@@ -86,14 +87,43 @@ pub fn measure_program(
     Ok(Speeds { program: workload.name.to_owned(), native, ratios, agent, excursions, density: None })
 }
 
+/// What is compared with native.
+#[derive(Clone, Debug)]
+pub struct Arms {
+    kinds: Vec<Kind>,
+    rivals: &'static [Kind],
+}
+
+impl Arms {
+    /// The kinds of these names; everything if there is none.
+    pub fn named(names: &[String]) -> anyhow::Result<Arms> {
+        if names.is_empty() {
+            let valgrind = Command::new("valgrind").arg("--version").output();
+            let rivals = if valgrind.is_ok_and(|output| output.status.success()) { &RIVALS[..] } else { &[] };
+            return Ok(Arms { kinds: KINDS.to_vec(), rivals });
+        }
+        let find = |name: &String| {
+            let known = || KINDS.map(|(name, _)| name).join(", ");
+            let kind = KINDS.iter().find(|(known, _)| known == name).copied();
+            kind.with_context(|| format!("there is no kind {name}; there are {}", known()))
+        };
+        Ok(Arms { kinds: names.iter().map(find).collect::<anyhow::Result<_>>()?, rivals: &[] })
+    }
+}
+
 /// Measures all programs.
-pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usize) -> anyhow::Result<Table> {
-    let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
-    let rivals = if has_valgrind { &RIVALS[..] } else { &[] };
+pub fn measure(
+    strobe: &Path,
+    data: &Data,
+    programs: &[Workload],
+    arms: &Arms,
+    n_rounds: usize,
+) -> anyhow::Result<Table> {
+    let Arms { kinds, rivals } = arms;
     let mut all = Vec::new();
     for workload in programs {
-        let mut speeds = measure_program(strobe, data, workload, &KINDS, n_rounds)?;
-        for (_, prefix) in rivals {
+        let mut speeds = measure_program(strobe, data, workload, kinds, n_rounds)?;
+        for (_, prefix) in *rivals {
             speeds.ratios.push(run_under(data, workload, prefix)? / speeds.native);
         }
         let ratios: Vec<String> = speeds.ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
@@ -101,8 +131,7 @@ pub fn measure(strobe: &Path, data: &Data, programs: &[Workload], n_rounds: usiz
         speeds.density = Some(Density::measure(strobe, data, workload, speeds.native * 1e6)?);
         all.push(speeds);
     }
-    let kinds: Vec<Kind> = KINDS.iter().chain(rivals).copied().collect();
-    Ok(table(&all, &kinds))
+    Ok(table(&all, &[kinds, *rivals].concat()))
 }
 
 /// How often a program does what is counted, in a microsecond.
@@ -159,6 +188,14 @@ pub(crate) fn geometric_mean(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn kinds_are_chosen_by_name() {
+        let arms = super::Arms::named(&["paths".to_owned(), "path cycles".to_owned()]).unwrap();
+        assert_eq!((arms.kinds, arms.rivals), (vec![super::PATHS, super::PATH_CYCLES], &[][..]));
+        let error = super::Arms::named(&["path".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("no kind path; there are nothing, blocks, paths"), "{error}");
+    }
+
     #[test]
     fn ratios_are_averaged_by_factor() {
         assert!((super::geometric_mean(&[1.0, 4.0]) - 2.0).abs() < 1e-12);

@@ -98,10 +98,11 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let (short, full) = (Data::generate(&dir, short, &programs)?, Data::generate(&dir, full, &programs)?);
             show(net::measure(&transparency::strobe_program()?, &short, &full, &programs)?).map(|()| true)
         }
-        Job::Bench(BenchJob::Exact { selection, rounds }) => {
+        Job::Bench(BenchJob::Exact { selection, rounds, kinds }) => {
             let (data, programs) = selection.prepare()?;
             let strobe = transparency::strobe_program()?;
-            show(exact_speed::measure(&strobe, &data, &programs, rounds.get())?).map(|()| true)
+            let arms = exact_speed::Arms::named(&kinds)?;
+            show(exact_speed::measure(&strobe, &data, &programs, &arms, rounds.get())?).map(|()| true)
         }
         Job::Bench(BenchJob::Pep { selection, rounds }) => {
             let (data, programs) = selection.prepare()?;

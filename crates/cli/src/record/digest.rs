@@ -17,11 +17,11 @@ use crate::record::tally::outcome_name;
 /// Block records that are held back at most; ticks beyond that count without their bursts.
 const MAX_HELD_RECORDS: usize = 16 << 20;
 
-/// Fitted to 21 programs of the corpus whose every block was counted (`docs/recording.md`).
+/// Fitted to programs of the corpus whose every block was counted, and to their phases among each other (`docs/recording.md`).
 pub const TIMES: TimeModel = TimeModel {
-    cycle_ns: 0.295,
-    surprise_ns: 5.0,
-    transfer_ns: 1.0,
+    cycle_ns: 0.34,
+    surprise_ns: 8.0,
+    transfer_ns: 1.15,
     log_error: 0.25,
     watch_burst_ns: 1300.0,
     watch_record_ns: 1.9,

@@ -77,7 +77,11 @@ impl fmt::Display for Reason {
 /// Functions in which the two runs are not the same program.
 const ELSEWHERE: &[(Reason, &str, &[&str])] = &[
     (Reason::Vdso, "ld-linux-x86-64.so.2", &["_dl_fini", "_dl_sort_maps", "dfs_traversal.part.0", "memcpy"]),
-    (Reason::Vdso, LIBC, &["time", "time_syscall", "__gettimeofday", "__gettimeofday_syscall", "clock_gettime"]),
+    (
+        Reason::Vdso,
+        LIBC,
+        &["time", "time_syscall", "__gettimeofday", "__gettimeofday_syscall", "clock_getres", "clock_gettime"],
+    ),
     (
         Reason::Runtime,
         LIBC,
