@@ -323,6 +323,25 @@ impl Strata {
         estimates
     }
 
+    /// How much of an estimate rests on one stratum: the sum of the squared shares that strata have in it, on average over events of strata with enough
+    /// bursts to be relied on.
+    pub fn concentration(&self, weights: &Weights, n_events: usize) -> f64 {
+        const MIN_BURSTS: f64 = 10.0;
+        let mut sums = vec![(0.0, 0.0, 0.0); n_events];
+        for cell in &self.cells {
+            let weight = &weights.rows[cell.stratum.index()];
+            let value = weight.scale * cell.seen;
+            let (n_bursts, sum, squares) = &mut sums[cell.event.index()];
+            *n_bursts += weight.n_bursts;
+            *sum += value;
+            *squares += value * value;
+        }
+        let relied_on = sums.iter().filter(|&&(n_bursts, sum, _)| n_bursts >= MIN_BURSTS && sum > 0.0);
+        let (n, total) =
+            relied_on.fold((0.0, 0.0), |(n, total), &(_, sum, squares)| (n + 1.0, total + squares / (sum * sum)));
+        if n > 0.0 { total / n } else { 0.0 }
+    }
+
     /// Counts as they are, when every event of the run was in a burst.
     pub fn exact(&self, n_events: usize) -> Vec<Estimate> {
         let mut estimates = vec![Estimate::default(); n_events];

@@ -40,6 +40,8 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let weights = builder.strata.weigh(&scales, &slowness, &phases, builder.user.n_ticks());
     let errors = weights.model_errors();
     let n_events = known.events.len();
+    // Weights of strata of one phase are wrong independently of each other, the more so for events of few strata.
+    let of_strata = accounts.model_noise * builder.strata.concentration(&weights, n_events);
     let is_complete = builder.options.coverage == Coverage::Complete;
     let estimates = match is_complete {
         true => builder.strata.exact(n_events),
@@ -53,7 +55,7 @@ pub(super) fn profile(builder: &Builder) -> Profile {
         ticks: builder.outcomes.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
         unseen_at_most: if is_complete { 0.0 } else { unseen_at_most(&weights) },
         scale_error: if is_complete { 0.0 } else { errors.scale },
-        mix_error: if is_complete { 0.0 } else { errors.mix },
+        mix_error: if is_complete { 0.0 } else { errors.mix.hypot(of_strata.sqrt()) },
         ..Profile::default()
     };
     let unobserved = known.events.find(Event::UnobservedFlow);
