@@ -87,8 +87,8 @@ pub struct Profile {
     /// Standard deviation of the logarithm of a factor that all counts can be off by together; 0 in an exact profile. Estimates do not
     /// include it, because it cancels in their ratios.
     pub scale_error: f64,
-    /// Standard deviation of the logarithm of the factors that counts of different phases of the program can be off by against each other; 0 in
-    /// an exact profile. It does not cancel in shares of all counts, but in ratios within one loop or function, and between recordings of the
+    /// Standard deviation of the logarithm of the factors that counts of different phases of the program, and of regions of code within them, can be off by
+    /// against each other; 0 in an exact profile. It does not cancel in shares of all counts, but in ratios within one loop or function, and between recordings of the
     /// same program.
     pub mix_error: f64,
     /// Path ends whose path had begun before the burst or was longer than it: counted in blocks and edges, but on no path.

@@ -323,23 +323,13 @@ impl Strata {
         estimates
     }
 
-    /// How much of an estimate rests on one stratum: the sum of the squared shares that strata have in it, on average over events of strata with enough
-    /// bursts to be relied on.
+    /// How much of an estimate rests on one stratum; see [`concentration`].
     pub fn concentration(&self, weights: &Weights, n_events: usize) -> f64 {
-        const MIN_BURSTS: f64 = 10.0;
-        let mut sums = vec![(0.0, 0.0, 0.0); n_events];
-        for cell in &self.cells {
+        let part = |cell: &Cell| {
             let weight = &weights.rows[cell.stratum.index()];
-            let value = weight.scale * cell.seen;
-            let (n_bursts, sum, squares) = &mut sums[cell.event.index()];
-            *n_bursts += weight.n_bursts;
-            *sum += value;
-            *squares += value * value;
-        }
-        let relied_on = sums.iter().filter(|&&(n_bursts, sum, _)| n_bursts >= MIN_BURSTS && sum > 0.0);
-        let (n, total) =
-            relied_on.fold((0.0, 0.0), |(n, total), &(_, sum, squares)| (n + 1.0, total + squares / (sum * sum)));
-        if n > 0.0 { total / n } else { 0.0 }
+            (cell.event.index(), weight.n_bursts, weight.scale * cell.seen)
+        };
+        concentration(self.cells.iter().map(part), n_events)
     }
 
     /// Counts as they are, when every event of the run was in a burst.
@@ -350,6 +340,23 @@ impl Strata {
         }
         estimates
     }
+}
+
+/// The sum of the squared shares that strata have in an event, on average over events of enough bursts to be relied on. A part is an event, the bursts of
+/// a stratum, and what the stratum contributes.
+fn concentration(parts: impl Iterator<Item = (usize, f64, f64)>, n_events: usize) -> f64 {
+    const MIN_BURSTS: f64 = 10.0;
+    let mut sums = vec![(0.0, 0.0, 0.0); n_events];
+    for (event, of_stratum, value) in parts {
+        let (n_bursts, sum, squares) = &mut sums[event];
+        *n_bursts += of_stratum;
+        *sum += value;
+        *squares += value * value;
+    }
+    let relied_on = sums.iter().filter(|&&(n_bursts, sum, _)| n_bursts >= MIN_BURSTS && sum > 0.0);
+    let (n, total) =
+        relied_on.fold((0.0, 0.0), |(n, total), &(_, sum, squares)| (n + 1.0, total + squares / (sum * sum)));
+    if n > 0.0 { total / n } else { 0.0 }
 }
 
 /// Variance of `K_s`.
@@ -428,5 +435,40 @@ impl Cell {
             open: 0.0,
             ..*self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_one_stratum_are_concentrated_and_those_of_few_bursts_do_not_count() {
+        let alone = (0, 20.0, 7.0);
+        let four = [5.0; 4].map(|n_bursts| (1, n_bursts, 2.0));
+        let rare = (2, 1.0, 100.0);
+        assert_eq!(concentration([alone].into_iter(), 3), 1.0);
+        assert_eq!(concentration(four.into_iter(), 3), 0.25);
+        assert_eq!(concentration([alone, rare].into_iter().chain(four), 3), 0.625);
+        assert_eq!(concentration([rare].into_iter(), 3), 0.0);
+    }
+
+    fn weight(phase: PhaseId, work: f64, n_events_seen: f64) -> Weight {
+        let durations = DurationSums { n_blocks: 1.0, d: work, d2: work * work };
+        let slowness = Slowness { factor: 1.0, log_error: 0.2 };
+        Weight { durations, n_bursts: 10.0, n_events_seen, scale: 1.0, slowness, phase, share: 0.0 }
+    }
+
+    /// Most work is in one phase, most events are in the other: it is their share that can be wrong.
+    #[test]
+    fn the_error_of_shares_is_that_of_events() {
+        let phases = phases::find(&[vec![(0, 1.0)], vec![(1, 1.0)]], &[2.0, 1.0]);
+        let of = |n_events: [f64; 2]| {
+            let rows = vec![weight(phases[0], 99.0, n_events[0]), weight(phases[1], 1.0, n_events[1])];
+            Weights { rows, total_ns: 100.0, n_ticks: 20.0 }.model_errors().mix
+        };
+        assert!((of([0.0, 1.0]) - 0.2 * 2.0_f64.sqrt() * 0.99).abs() < 1e-12);
+        assert!(of([1.0, 0.0]) < 0.003);
+        assert!(of([1.0, 9.0]) > of([9.0, 1.0]));
     }
 }

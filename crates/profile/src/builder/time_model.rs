@@ -100,8 +100,8 @@ impl TimeModel {
         tick_ns: 0.0,
     };
 
-    /// Variance of the logarithm of native time over the model's, of strata of one phase among each other. (That of different phases is found to be no more
-    /// than what their weights differ by in truth.)
+    /// Variance of the logarithm of native time over the model's, of strata of one phase among each other. Between phases none is assumed: to draw them
+    /// together by it made shares worse (`docs/accuracy.md`).
     pub(super) fn stratum_noise(&self) -> f64 {
         const OF_REGIONS: f64 = 0.1;
         if self.watch_error > 0.0 { OF_REGIONS } else { 0.0 }
