@@ -21,6 +21,8 @@ usage: cargo xtask COMMAND
 
   test       install missing packages, then fmt, clippy, tidy and every test; stops at the first failure
   tidy       check documents against crates, crate edges, file headers and sizes
+  claims     build strobe and its lab, install programs and other profilers that are missing, measure every claim
+             and write report/; options and names of claims are those of `strobe-lab claims`
   packages   install the Debian packages that the tests need
   help       print this text
 ";
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["test"] => test(),
         ["tidy"] => tidy(),
+        ["claims", ref options @ ..] => claims(options),
         ["packages"] => install_packages(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -81,6 +84,11 @@ fn test() -> Result<()> {
     steps.run("test", || steps::cargo(&["test", "--workspace", "--quiet"]))?;
     steps.finish();
     Ok(())
+}
+
+fn claims(options: &[&str]) -> Result<()> {
+    steps::cargo(&["build", "--release", "--package", "strobe", "--package", "lab"])?;
+    steps::run(steps::built("strobe-lab").args(["claims", "--install"]).args(options))
 }
 
 fn tidy() -> Result<()> {

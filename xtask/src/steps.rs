@@ -47,6 +47,15 @@ pub fn cargo_command() -> Command {
     command
 }
 
+/// A program that cargo has built for release.
+pub fn built(name: &str) -> Command {
+    let root = crate::workspace::root();
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let mut command = Command::new(target.join("release").join(name));
+    command.current_dir(root);
+    command
+}
+
 pub fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let status = command.status().with_context(|| format!("cannot start {shown}"))?;

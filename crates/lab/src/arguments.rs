@@ -225,6 +225,9 @@ pub struct ClaimsArguments {
     /// Measure anew what was measured before.
     #[arg(long)]
     pub fresh: bool,
+    /// Install packages and other profilers that are missing, which takes root.
+    #[arg(long)]
+    pub install: bool,
     /// Directory of inputs and exact profiles.
     #[arg(long, value_name = "DIR", default_value = corpus::DEFAULT_DIR)]
     pub dir: PathBuf,

@@ -221,7 +221,12 @@ pub(crate) fn missing_from(packages: &'static str) -> anyhow::Result<Vec<&'stati
 
 /// Installs the packages that are missing, and returns their names.
 pub fn install_packages() -> anyhow::Result<Vec<&'static str>> {
-    let missing = missing_packages()?;
+    install_from(PACKAGES)
+}
+
+/// Installs packages of a list that are missing, and returns their names.
+pub(crate) fn install_from(packages: &'static str) -> anyhow::Result<Vec<&'static str>> {
+    let missing = missing_from(packages)?;
     if missing.is_empty() {
         return Ok(missing);
     }

@@ -154,20 +154,26 @@ fn corpus_job(job: &CorpusJob) -> anyhow::Result<bool> {
 }
 
 fn claims_job(arguments: ClaimsArguments) -> anyhow::Result<bool> {
-    let ClaimsArguments { ids, set, programs, fresh, dir, source_dir, report, document } = arguments;
+    let ClaimsArguments { ids, set, programs, fresh, install, dir, source_dir, report, document } = arguments;
     let chosen = claims::select(&ids)?;
     let bench = claims::Workbench { set, dir, source_dir, report_dir: report, programs };
+    if install {
+        corpus::install_packages()?;
+        pgo::install()?;
+        peers::install();
+    }
     if fresh {
         bench.forget()?;
     }
-    claims::run(&bench, &chosen)?;
+    let failures = claims::run(&bench, &chosen)?;
     claims::report::write(&bench)?;
     if let Some(path) = document {
         claims::report::write_document(&bench, &path)?;
     }
     show(claims::report::summary(&bench))?;
     eprintln!("the report is {}", bench.report_dir.join("index.html").display());
-    Ok(true)
+    failures.iter().for_each(|failure| eprintln!("not measured: {failure}"));
+    Ok(failures.is_empty())
 }
 
 fn accuracy_job(arguments: &AccuracyArguments) -> anyhow::Result<bool> {

@@ -142,8 +142,8 @@ pub fn select(ids: &[String]) -> anyhow::Result<Vec<Claim>> {
     Ok(all.into_iter().filter(is_chosen).collect())
 }
 
-/// Measures what has not been measured, and tells how far it is.
-pub fn run(bench: &Workbench, claims: &[Claim]) -> anyhow::Result<()> {
+/// Measures what has not been measured, and tells how far it is. Returns what could not be measured, with the reason; the next run tries it again.
+pub fn run(bench: &Workbench, claims: &[Claim]) -> anyhow::Result<Vec<String>> {
     let pending: Vec<(&Claim, Measure, f64)> = claims
         .iter()
         .filter(|claim| kept(bench, claim.id).is_none())
@@ -153,6 +153,7 @@ pub fn run(bench: &Workbench, claims: &[Claim]) -> anyhow::Result<()> {
         })
         .collect();
     let started = Instant::now();
+    let mut failures = Vec::new();
     let (mut minutes_done, minutes_all) = (0.0, pending.iter().map(|(.., minutes)| minutes).sum::<f64>());
     for (index, (claim, run, minutes)) in pending.iter().enumerate() {
         let left = match minutes_done {
@@ -161,14 +162,21 @@ pub fn run(bench: &Workbench, claims: &[Claim]) -> anyhow::Result<()> {
         };
         eprintln!("{} ({} of {}, about {left:.0} minutes left)", claim.id, index + 1, pending.len());
         let (before, beginning) = (machine::load(), Instant::now());
-        let mut finding = run(bench).with_context(|| format!("claim {}", claim.id))?;
+        minutes_done += minutes;
+        let mut finding = match run(bench) {
+            Ok(finding) => finding,
+            Err(error) => {
+                failures.push(format!("{}: {error:#}", claim.id));
+                eprintln!("{}: {error:#}", claim.id);
+                continue;
+            }
+        };
         finding.seconds = beginning.elapsed().as_secs_f64();
         finding.machine = format!("{}; load {before} before, {} after", machine::facts()?, machine::load());
         let path = bench.state(&format!("claims/{}.json", claim.id))?;
         write_whole(&path, &serde_json::to_vec_pretty(&finding)?)?;
-        minutes_done += minutes;
     }
-    Ok(())
+    Ok(failures)
 }
 
 /// What was found earlier.

@@ -1,5 +1,6 @@
 //! Claims of our own: honest error bars, contexts, and cost beside other profilers.
 
+use super::path_edge::accuracy;
 use super::{Claim, Experiment, Finding, Verdict, Workbench};
 use crate::accuracy::{Intervals, Setting, mean as mean_observation};
 use crate::chart;
@@ -90,21 +91,12 @@ fn honest_intervals(bench: &Workbench) -> anyhow::Result<Finding> {
 fn contexts(bench: &Workbench) -> anyhow::Result<Finding> {
     const MIN_MEAN: f64 = 0.90;
     let rows = bench.observations(&bench.programs()?, &Setting::default_budget())?;
-    let values: Option<Vec<f64>> = rows.iter().map(|row| row.estimated.contexts).collect();
-    let Some(values) = values else {
+    if rows.iter().any(|row| row.estimated.contexts.is_none()) {
         let mut finding = Finding::new("no exact contexts", "", Verdict::NotYet);
-        finding.notes.push(
-            "Exact recordings have no calling contexts yet, so that there is no truth to compare with.".to_owned(),
-        );
+        finding.notes.push("Some exact recordings have no calling contexts to compare with.".to_owned());
         return Ok(finding);
-    };
-    let mean = crate::resample::mean(&values);
-    let (low, high) = crate::resample::interval(&values, crate::resample::mean);
-    let (ours, range) = (format!("{:.2} %", 100.0 * mean), format!("{:.2}-{:.2} %", 100.0 * low, 100.0 * high));
-    let mut finding = Finding::new(ours, range, Verdict::of(mean >= MIN_MEAN));
-    let labels: Vec<String> = rows.iter().map(|row| row.program.clone()).collect();
-    finding.plots.push(chart::bars("Context accuracy", &labels, &[("overlap", values)], 0.0, Some(MIN_MEAN)));
-    Ok(finding)
+    }
+    accuracy(bench, "Context accuracy (overlap of entries), %", MIN_MEAN, |figures| figures.contexts.unwrap_or(0.0))
 }
 
 fn peers_cost_more(bench: &Workbench) -> anyhow::Result<Finding> {

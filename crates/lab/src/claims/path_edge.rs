@@ -1,6 +1,6 @@
 //! PEP (Bond, McKinley): continuous path and edge profiling, its cost and its accuracy.
 
-use super::{Claim, Experiment, Finding, Verdict, Workbench};
+use super::{Claim, Experiment, Finding, Set, Verdict, Workbench};
 use crate::accuracy::{Figures, Observation, Policy, Setting, mean as mean_observation};
 use crate::chart::{self, Axis, Curve};
 use crate::corpus::{Data, Workload};
@@ -122,7 +122,7 @@ fn absolute_accuracy(bench: &Workbench) -> anyhow::Result<Finding> {
 }
 
 /// The mean over programs, and for each that misses the CPU time that it would need.
-fn accuracy(bench: &Workbench, title: &str, target: f64, figure: fn(&Figures) -> f64) -> anyhow::Result<Finding> {
+pub fn accuracy(bench: &Workbench, title: &str, target: f64, figure: fn(&Figures) -> f64) -> anyhow::Result<Finding> {
     let rows = default_rows(bench)?;
     let [estimated, raw]: [Vec<f64>; 2] = [
         rows.iter().map(|row| 100.0 * figure(&row.estimated)).collect(),
@@ -236,13 +236,13 @@ fn striding(bench: &Workbench) -> anyhow::Result<Finding> {
 
 /// PEP mode is measured once for both claims.
 fn pep_costs(bench: &Workbench) -> anyhow::Result<Vec<pep::Costs>> {
-    const N_ROUNDS: usize = 3;
+    let n_rounds = if bench.set == Set::Full { 3 } else { 2 };
     let strobe = crate::transparency::strobe_program()?;
     let measure = |workload: &Workload| {
         bench.kept(&format!("pep/{}.json", workload.name), || {
             eprintln!("  {}, PEP mode", workload.name);
             let data = Data::generate(&bench.dir, bench.set.size(), &[*workload])?;
-            pep::measure(&strobe, &data, workload, N_ROUNDS)
+            pep::measure(&strobe, &data, workload, n_rounds)
         })
     };
     bench.few_programs()?.iter().map(measure).collect()
@@ -289,10 +289,10 @@ fn numbering(bench: &Workbench) -> anyhow::Result<Finding> {
 
 /// Optimizers are given our profile; all of it is in `strobe-lab pgo`.
 fn optimizers(bench: &Workbench) -> anyhow::Result<Finding> {
-    pgo::check()?;
+    let subjects = bench.subjects()?;
     let options = pgo::Options {
         dir: bench.source_dir.clone(),
-        n_rounds: 20,
+        n_rounds: if bench.set == Set::Full { 20 } else { 10 },
         n_runs: 1,
         n_recordings: 1,
         reference: pgo::DEFAULT_REFERENCE.to_owned(),
@@ -300,7 +300,7 @@ fn optimizers(bench: &Workbench) -> anyhow::Result<Finding> {
     };
     let mut held = Vec::new();
     let mut notes = Vec::new();
-    for subject in pgo::subject::select(&["lua".to_owned(), "sqlite".to_owned()])? {
+    for subject in subjects {
         let (text, is_good) = pgo::run(&subject, pgo::Optimizer::Bolt, &options)?;
         held.push(format!("{} {}", subject.name, if is_good { "reaches it" } else { "does not" }));
         notes.push((text, is_good));

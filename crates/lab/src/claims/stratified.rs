@@ -192,7 +192,8 @@ fn stream(bench: &Workbench, data: &Data, workload: &Workload, kind: Kind) -> an
     const LEAST: usize = 100_000;
     let wanted = match bench.set {
         Set::Smoke => Wanted { kind, skip: 100_000, n_events: 200_000 },
-        Set::Quick | Set::Full => Wanted { kind, skip: 1_000_000, n_events: 16_000_000 },
+        Set::Quick => Wanted { kind, skip: 1_000_000, n_events: 4_000_000 },
+        Set::Full => Wanted { kind, skip: 1_000_000, n_events: 16_000_000 },
     };
     let path = bench.state(&format!("streams/{}-{kind}.zst", workload.name))?;
     if !path.exists() {

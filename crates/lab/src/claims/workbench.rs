@@ -14,7 +14,7 @@ use crate::accuracy::{Bench, Observation, Setting};
 use crate::claims::write_whole;
 use crate::corpus::{self, Size, Workload};
 use crate::peers::{self, Costs};
-use crate::pgo;
+use crate::pgo::{self, subject::Subject};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -110,6 +110,13 @@ impl Workbench {
         corpus::select(if self.programs.is_empty() { self.set.names(&FEW) } else { self.programs.clone() }.as_slice())
     }
 
+    /// Programs that are compiled from source; those that take long to compile are for the full set.
+    pub fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
+        pgo::check()?;
+        let names: &[&str] = if self.set == Set::Full { &["lua", "sqlite"] } else { &["lua"] };
+        pgo::subject::select(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+    }
+
     /// Programs at one setting: from files of an earlier run, or measured.
     pub fn observations(&self, programs: &[Workload], setting: &Setting) -> anyhow::Result<Vec<Observation>> {
         programs.iter().map(|workload| self.observation(workload, setting)).collect()
@@ -145,8 +152,7 @@ impl Workbench {
         }
         if self.set != Set::Smoke {
             const N_ROUNDS: usize = 5;
-            pgo::check()?;
-            for subject in pgo::subject::select(&["lua", "sqlite"].map(str::to_owned))? {
+            for subject in self.subjects()? {
                 let measure = || peers::rebuilt::measure(&self.source_dir, &subject, N_ROUNDS);
                 all.join(self.kept(&format!("peers/{}-built.json", subject.name), measure)?);
             }

@@ -93,6 +93,15 @@ pub fn features() -> Table {
     table
 }
 
+/// Installs the tools that are not there and can be had.
+pub fn install() {
+    for tool in TOOLS {
+        if !tool.is_there() {
+            tool.try_install();
+        }
+    }
+}
+
 /// Measures the tools that take a command, on programs of the corpus.
 pub fn measure(strobe: &Path, dir: &Path, programs: &[Workload], n_rounds: usize) -> anyhow::Result<Costs> {
     let data = [Size::Full, Size::Short].map(|size| Data::generate(dir, size, programs));

@@ -34,13 +34,16 @@ pub struct Tool {
     pub prefix: &'static str,
     /// A command that succeeds if the tool is there.
     pub test: &'static str,
-    /// How to get it.
+    /// A command that gets it, or what it needs.
     pub install: &'static str,
     /// Slows programs down so much that short inputs do.
     pub is_heavy: bool,
     /// For the feature table.
     pub features: Features,
 }
+
+/// No command, but what a shell takes for a comment.
+const NEEDS_BRANCH_RECORDS: &str = "# needs a PMU with branch records";
 
 const SAMPLED: Features = Features {
     edges: "no",
@@ -70,7 +73,7 @@ pub const TOOLS: [Tool; 14] = [
             edges: "yes",
             paths: "yes",
             contexts: "sampled",
-            values: "planned",
+            values: "sampled",
             restart: "yes",
             ..SAMPLED
         },
@@ -81,13 +84,13 @@ pub const TOOLS: [Tool; 14] = [
         test: "true",
         install: "",
         is_heavy: true,
-        features: Features { edges: "exact", paths: "exact", contexts: "planned", values: "planned", ..VALGRIND },
+        features: Features { edges: "exact", paths: "exact", contexts: "exact", values: "exact", ..VALGRIND },
     },
     Tool {
         name: "perf record",
         prefix: "perf record -q -e cpu-clock -F 250 -o '$OUT' --",
         test: "perf --version",
-        install: "apt-get install linux-perf",
+        install: "apt-get install --yes linux-perf",
         is_heavy: false,
         features: SAMPLED,
     },
@@ -95,7 +98,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "perf record -F 1000",
         prefix: "perf record -q -e cpu-clock -F 1000 -o '$OUT' --",
         test: "perf --version",
-        install: "apt-get install linux-perf",
+        install: "apt-get install --yes linux-perf",
         is_heavy: false,
         features: SAMPLED,
     },
@@ -103,7 +106,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "perf record -g",
         prefix: "perf record -q -e cpu-clock -F 250 -g -o '$OUT' --",
         test: "perf --version",
-        install: "apt-get install linux-perf",
+        install: "apt-get install --yes linux-perf",
         is_heavy: false,
         features: SAMPLED_STACKS,
     },
@@ -111,7 +114,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "perf record --call-graph dwarf",
         prefix: "perf record -q -e cpu-clock -F 250 --call-graph dwarf -o '$OUT' --",
         test: "perf --version",
-        install: "apt-get install linux-perf",
+        install: "apt-get install --yes linux-perf",
         is_heavy: false,
         features: SAMPLED_STACKS,
     },
@@ -119,7 +122,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "perf record -b",
         prefix: "perf record -q -b -o '$OUT' --",
         test: "perf record -q -b -o /dev/null -- true",
-        install: "needs a PMU with branch records",
+        install: NEEDS_BRANCH_RECORDS,
         is_heavy: false,
         features: Features { edges: "sampled", pmu: "yes", ..SAMPLED },
     },
@@ -127,7 +130,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "samply",
         prefix: "samply record --save-only --rate 250 -o '$OUT' --",
         test: "samply --version",
-        install: "cargo install samply",
+        install: "cargo install --locked samply",
         is_heavy: false,
         features: SAMPLED_STACKS,
     },
@@ -135,7 +138,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "valgrind none",
         prefix: "valgrind -q --tool=none",
         test: "valgrind --version",
-        install: "apt-get install valgrind",
+        install: "apt-get install --yes valgrind",
         is_heavy: true,
         features: VALGRIND,
     },
@@ -143,7 +146,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "cachegrind",
         prefix: "valgrind -q --tool=cachegrind --cache-sim=yes --branch-sim=yes --cachegrind-out-file='$OUT'",
         test: "valgrind --version",
-        install: "apt-get install valgrind",
+        install: "apt-get install --yes valgrind",
         is_heavy: true,
         features: Features { edges: "mispredictions", values: "simulated cache", ..VALGRIND },
     },
@@ -151,7 +154,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "callgrind",
         prefix: "valgrind -q --tool=callgrind --callgrind-out-file='$OUT'",
         test: "valgrind --version",
-        install: "apt-get install valgrind",
+        install: "apt-get install --yes valgrind",
         is_heavy: true,
         features: Features { contexts: "call pairs", ..VALGRIND },
     },
@@ -159,7 +162,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "callgrind with jumps",
         prefix: "valgrind -q --tool=callgrind --dump-instr=yes --collect-jumps=yes --callgrind-out-file='$OUT'",
         test: "valgrind --version",
-        install: "apt-get install valgrind",
+        install: "apt-get install --yes valgrind",
         is_heavy: true,
         features: Features { edges: "exact", contexts: "call pairs", ..VALGRIND },
     },
@@ -167,7 +170,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "uftrace",
         prefix: "uftrace record --no-pager --force -P . -d '$OUT'",
         test: "uftrace --version",
-        install: "apt-get install uftrace",
+        install: "apt-get install --yes uftrace",
         is_heavy: true,
         features: Features { contexts: "of known functions", source: "for all functions", ..VALGRIND },
     },
@@ -175,7 +178,7 @@ pub const TOOLS: [Tool; 14] = [
         name: "frida Stalker",
         prefix: "python3 '$LAB/stalk.py' '$OUT.cpu'",
         test: "python3 -c 'import frida'",
-        install: "pip install frida",
+        install: "python3 -m pip install frida",
         is_heavy: true,
         features: Features { edges: "with a script", contexts: "call pairs", values: "with a script", ..SAMPLED },
     },
@@ -196,6 +199,12 @@ impl Tool {
         let mut shell = Command::new("sh");
         shell.args(["-c", self.test]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         shell.status().is_ok_and(|status| status.success())
+    }
+
+    /// Installs the tool. That some cannot be had on a machine is no failure: tables say so.
+    pub fn try_install(&self) {
+        // What the command has to say is on the terminal; whether it worked, [`Tool::is_there`] tells.
+        let _ = Command::new("sh").args(["-c", self.install]).stdin(Stdio::null()).status();
     }
 
     /// What is put in front of a command.

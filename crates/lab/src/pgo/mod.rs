@@ -58,6 +58,11 @@ pub fn check() -> anyhow::Result<()> {
     workshop::check_packages()
 }
 
+/// Installs what is missing.
+pub fn install() -> anyhow::Result<()> {
+    workshop::install_packages()
+}
+
 /// Compares the builds of one program; Markdown, and whether our profile is as good as it must be.
 pub fn run(subject: &Subject, optimizer: Optimizer, options: &Options) -> anyhow::Result<(String, bool)> {
     let workshop = Workshop::open(subject, &options.dir)?;

@@ -34,6 +34,11 @@ pub fn check_packages() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Installs those packages.
+pub fn install_packages() -> anyhow::Result<()> {
+    corpus::install_from(PACKAGES).map(drop)
+}
+
 /// A folder with sources, programs, profiles and recordings of one subject.
 #[derive(Clone, Debug)]
 pub struct Workshop {
