@@ -42,6 +42,7 @@ pub mod order;
 pub mod paths;
 mod pieces;
 pub mod registers;
+pub mod returning;
 mod scout;
 mod stack;
 mod tables;

@@ -151,7 +151,7 @@ struct CopiedStack {
 /// Copies the stack from `rsp` to where the thread's start routine, or the program, begins: contexts begin there in exact mode as well. Of a stack that is
 /// deeper than wanted, the outermost part is taken too: one frame with large arrays should not hide who called it.
 fn copy_stack(area: &Area, room: &Room, rsp: u64) -> CopiedStack {
-    const OUTER_BYTES: u64 = 32 << 10;
+    const OUTER_BYTES: u64 = 64 << 10;
     let end = area.private().stack_end.load(Relaxed) & !7;
     let to = room.stack(area.session.control.stack_bytes.load(Relaxed));
     let wanted = to.len() as u64;
@@ -162,7 +162,7 @@ fn copy_stack(area: &Area, room: &Room, rsp: u64) -> CopiedStack {
         let bytes = syscall::copy_own_memory(rsp, &mut to[..to_end as usize]) & !7;
         return CopiedStack { bytes, ..CopiedStack::default() };
     }
-    let outer_bytes = OUTER_BYTES.min(wanted / 4) & !7;
+    let outer_bytes = OUTER_BYTES.min(wanted / 2) & !7;
     let inner_bytes = (wanted - outer_bytes) as usize;
     let copied = syscall::copy_own_memory(rsp, &mut to[..inner_bytes]);
     // The thread may be on another stack, which ends before.

@@ -112,7 +112,7 @@ impl Watched {
             last_scan: Instant::now(),
             cpu_ns: 0,
             modules: Vec::new(),
-            unwinder: StackUnwinder::new(),
+            unwinder: StackUnwinder::default(),
             checked: Vec::new(),
             wanted: BTreeMap::new(),
             departures: BTreeMap::new(),
@@ -186,8 +186,8 @@ impl Watched {
     }
 
     pub fn add_module(&mut self, module: Module) {
-        let MappedModule { base, end, bias, path, .. } = &module.mapped;
-        self.unwinder.add(&path.display().to_string(), *base..*end, *bias, &module.unwind);
+        let MappedModule { base, end, bias, .. } = &module.mapped;
+        self.unwinder.add(*base..*end, *bias, &module.unwind);
         self.modules.push(module);
     }
 

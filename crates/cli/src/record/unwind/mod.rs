@@ -1,15 +1,14 @@
 //! Calling contexts: unwinds the stack that a tick kept.
 //!
-//! Frames are followed by the call frame information of their modules ([`rules`]); where there is none, framehop finds what it can from
-//! the code and the frame pointer.
+//! Frames are followed by the call frame information of their modules ([`rules`]); where there is none, the code is followed to its return
+//! ([`flow::returning`]); and code of no module is taken to have a frame pointer.
 
 mod rules;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
+use flow::returning::{Interrupted, find_return};
 use object::{Object, ObjectSection as _};
 use wire::sample::{RIP, RSP, SampleHeader};
 
@@ -71,16 +70,16 @@ impl Frame {
 }
 
 /// Unwinds stacks of one process.
+#[derive(Default)]
 pub struct StackUnwinder {
     modules: Vec<UnwindModule>,
-    by_code: UnwinderX86_64<Bytes>,
-    cache: CacheX86_64,
 }
 
 struct UnwindModule {
     range: Range<u64>,
     bias: u64,
-    rules: Rules,
+    rules: Option<Rules>,
+    text: Option<(Range<u64>, Bytes)>,
 }
 
 impl std::fmt::Debug for StackUnwinder {
@@ -90,30 +89,13 @@ impl std::fmt::Debug for StackUnwinder {
 }
 
 impl StackUnwinder {
-    pub fn new() -> StackUnwinder {
-        StackUnwinder { modules: Vec::new(), by_code: UnwinderX86_64::new(), cache: CacheX86_64::new() }
-    }
-
     /// Adds a module that is loaded at `range`, with this difference between addresses in the process and in its file.
-    pub fn add(&mut self, name: &str, range: Range<u64>, bias: u64, sections: &UnwindSections) {
-        if let Some(rules) = Rules::new(sections) {
-            self.modules.push(UnwindModule { range: range.clone(), bias, rules });
-        }
-        let range_of = |section: &Option<(Range<u64>, Bytes)>| section.as_ref().map(|(range, _)| range.clone());
-        let bytes_of = |section: &Option<(Range<u64>, Bytes)>| section.as_ref().map(|(_, bytes)| Arc::clone(bytes));
-        let info = ExplicitModuleSectionInfo {
-            base_svma: range.start.wrapping_sub(bias),
-            text_svma: range_of(&sections.text),
-            text: bytes_of(&sections.text),
-            ..ExplicitModuleSectionInfo::default()
-        };
-        let base = range.start;
-        self.by_code.add_module(Module::new(name.to_owned(), range, base, info));
+    pub fn add(&mut self, range: Range<u64>, bias: u64, sections: &UnwindSections) {
+        self.modules.push(UnwindModule { range, bias, rules: Rules::new(sections), text: sections.text.clone() });
     }
 
     pub fn remove(&mut self, start: u64) {
         self.modules.retain(|module| module.range.start != start);
-        self.by_code.remove_module(start);
     }
 
     /// Frames that called `frame`, from the innermost outwards: the return address, and the stack pointer before the call.
@@ -140,23 +122,66 @@ impl StackUnwinder {
     fn caller(&mut self, frame: &Frame, read: &dyn Fn(u64) -> Option<u64>) -> Option<Frame> {
         let code = frame.code()?;
         let module = self.modules.iter_mut().find(|module| module.range.contains(&code));
-        let by_rules = module.and_then(|module| module.rules.caller(frame, code.wrapping_sub(module.bias), read));
+        let by_rules = module.and_then(|module| {
+            let address = code.wrapping_sub(module.bias);
+            module.rules.as_mut()?.caller(frame, address, read)
+        });
         by_rules.unwrap_or_else(|| self.caller_by_code(frame, read))
     }
 
-    fn caller_by_code(&mut self, frame: &Frame, read: &dyn Fn(u64) -> Option<u64>) -> Option<Frame> {
-        let [rip, rsp, rbp] = [RIP, RSP, RBP].map(|register| frame.registers[register]);
-        let rip = rip?;
-        let address = if frame.is_behind_call {
-            FrameAddress::from_return_address(rip)?
-        } else {
-            FrameAddress::from_instruction_pointer(rip)
+    fn caller_by_code(&self, frame: &Frame, read: &dyn Fn(u64) -> Option<u64>) -> Option<Frame> {
+        let code = frame.code()?;
+        let Some(module) = self.modules.iter().find(|module| module.range.contains(&code)) else {
+            return self.caller_by_frame_pointer(frame, read);
         };
-        let mut registers = UnwindRegsX86_64::new(rip, rsp?, rbp?);
-        let mut read = |address: u64| read(address).ok_or(());
-        let caller = self.by_code.unwind_frame(address, &mut registers, &mut self.cache, &mut read).ok()??;
-        Some(Frame { is_behind_call: true, ..Frame::of_pointers([caller, registers.sp(), registers.bp()]) })
+        let (range, code) = module.text.as_ref()?;
+        let mut registers = [None; 16];
+        registers.copy_from_slice(&frame.registers[..16]);
+        let returned = find_return(&Interrupted {
+            code,
+            code_start: range.start,
+            at: frame.registers[RIP]?.wrapping_sub(module.bias),
+            registers,
+            read,
+            is_behind_call: &|address| self.is_behind_call(address),
+        })?;
+        let mut registers = [None; 17];
+        registers[..16].copy_from_slice(&returned.registers);
+        registers[RIP] = Some(returned.to);
+        (registers[RSP] > frame.registers[RSP]).then_some(Frame { registers, is_behind_call: true })
     }
+
+    /// Code that was made while the program runs mostly keeps frame pointers.
+    fn caller_by_frame_pointer(&self, frame: &Frame, read: &dyn Fn(u64) -> Option<u64>) -> Option<Frame> {
+        let rbp = frame.registers[RBP].filter(|rbp| Some(*rbp) >= frame.registers[RSP])?;
+        let [caller, to] = [read(rbp)?, read(rbp.wrapping_add(8))?];
+        let frame = Frame::of_pointers([to, rbp.wrapping_add(16), caller]);
+        (to != 0).then_some(Frame { is_behind_call: true, ..frame })
+    }
+
+    /// Whether a call ends at an address of code: by a displacement of 4 bytes, or through a register or memory.
+    fn is_behind_call(&self, address: u64) -> bool {
+        let before = || {
+            let module = self.modules.iter().find(|module| module.range.contains(&address))?;
+            let (range, code) = module.text.as_ref()?;
+            let end = usize::try_from(address.wrapping_sub(module.bias).checked_sub(range.start)?).ok()?;
+            code.get(end.checked_sub(LONGEST_CALL)?..end)
+        };
+        before().is_some_and(ends_in_call)
+    }
+}
+
+/// An indirect call with a displacement of 4 bytes, an index, and a prefix.
+const LONGEST_CALL: usize = 8;
+
+fn ends_in_call(bytes: &[u8]) -> bool {
+    let is_direct = bytes.len() >= 5 && bytes[bytes.len() - 5] == 0xe8;
+    // `ff /2`, with a register or memory: the operand takes 0, 1, 2, 4 or 5 bytes more.
+    let is_indirect = [2, 3, 4, 6, 7].iter().any(|&length| {
+        let start = bytes.len().checked_sub(length);
+        start.is_some_and(|start| bytes[start] == 0xff && bytes[start + 1] >> 3 & 7 == 2)
+    });
+    is_direct || is_indirect
 }
 
 fn word_at(stack: &[u8], offset: u64) -> Option<u64> {
