@@ -9,7 +9,9 @@
 //! What is behind a call that does not return, or another mistake, leads to a wrong word. The caller says whether a word is an address behind a
 //! call, and the search goes on if it is not.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
+};
 use rustc_hash::FxHashSet;
 
 use crate::clobbers::CALLER_SAVED;

@@ -34,6 +34,7 @@ mod path_weights;
 mod phases;
 mod pipeline;
 mod predictor;
+mod shrink;
 mod strata;
 mod time;
 mod time_model;

@@ -22,6 +22,7 @@ use super::code_map::{CodeMap, Region};
 use super::durations::Ratios;
 use super::ids::{EventId, StratumId};
 use super::phases::{self, PhaseId};
+use super::shrink::Shrink;
 use super::time_model::{Slowness, TimeModel, Times};
 use crate::estimate::Estimate;
 use crate::model::ModuleId;
@@ -321,6 +322,18 @@ impl Strata {
             estimate.seen = f64::round(seen) as u64;
         }
         estimates
+    }
+
+    /// Weights as far as they say more than chance: see [`super::shrink`]. They are judged by the events that are asked for.
+    pub fn damped(&self, weights: &Weights, n_events: usize, is_judged: impl Fn(EventId) -> bool) -> Vec<f64> {
+        let mut plain = vec![0.0; n_events];
+        for cell in self.cells.iter().filter(|cell| is_judged(cell.event)) {
+            plain[cell.event.index()] += cell.k + cell.open;
+        }
+        let estimates = self.estimates(weights, n_events);
+        let judged = estimates.iter().zip(&plain).filter(|&(_, &plain)| plain > 0.0);
+        let shrink = Shrink::of(judged.map(|(estimate, &plain)| (*estimate, plain)));
+        weights.rows.iter().map(|row| shrink.apply(row.scale, 1.0)).collect()
     }
 
     /// How much of an estimate rests on one stratum; see [`concentration`].

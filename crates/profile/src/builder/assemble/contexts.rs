@@ -9,6 +9,7 @@ use super::Functions;
 use crate::builder::Builder;
 use crate::builder::events::Event;
 use crate::builder::ids::ContextKey;
+use crate::builder::shrink::Shrink;
 use crate::builder::time::TickTime;
 use crate::estimate::Estimate;
 use crate::model::{Context, ContextId, FunctionId, ModuleId, Profile, Recursion, SystemCall};
@@ -41,6 +42,7 @@ pub(super) fn fill(builder: &Builder, functions: &Functions, estimates: &[Estima
             None => entries[to.index()] += estimate,
         }
     }
+    folded.draw_together(&mut entries);
     profile.recursions = recursions.into_iter().map(|((from, to), count)| Recursion { from, to, count }).collect();
     profile.contexts = folded.with_time(builder, entries);
     profile.system_calls = system_calls(builder, &folded);
@@ -93,6 +95,21 @@ impl Folded {
             rows.push((parent, function));
             ContextId(rows.len() as u32 - 1)
         })
+    }
+
+    /// Weights say how often a function is entered; in which of its contexts, they say only where contexts are in many bursts.
+    fn draw_together(&self, entries: &mut [Estimate]) {
+        let mut of_functions: BTreeMap<FunctionId, Vec<usize>> = BTreeMap::new();
+        for (index, &(_, function)) in self.rows.iter().enumerate() {
+            of_functions.entry(function).or_default().push(index);
+        }
+        for contexts in of_functions.values().filter(|contexts| contexts.len() > 1) {
+            let shrink = Shrink::of(contexts.iter().map(|&index| (entries[index], entries[index].seen as f64)));
+            for &index in contexts {
+                let entry = &mut entries[index];
+                entry.value = shrink.apply(entry.value, entry.seen as f64);
+            }
+        }
     }
 
     fn with_time(&self, builder: &Builder, entries: Vec<Estimate>) -> Vec<Context> {

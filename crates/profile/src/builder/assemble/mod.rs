@@ -37,9 +37,11 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let Accounting { accounts, phases, slowness, unknown_ns } = Accounting::new(builder);
     let unwatched = unwatched_share(builder);
     let scales: Vec<f64> = weights::solve(&accounts, &phases).iter().map(|scale| scale * unwatched).collect();
-    let weights = builder.strata.weigh(&scales, &slowness, &phases, builder.user.n_ticks());
-    let errors = weights.model_errors();
+    let weigh = |scales: &[f64]| builder.strata.weigh(scales, &slowness, &phases, builder.user.n_ticks());
     let n_events = known.events.len();
+    let is_edge = |event| matches!(known.events.get(event), Event::Edge { .. });
+    let weights = weigh(&builder.strata.damped(&weigh(&scales), n_events, is_edge));
+    let errors = weights.model_errors();
     // Weights of strata of one phase are wrong independently of each other, the more so for events of few strata.
     let of_strata = accounts.model_noise * builder.strata.concentration(&weights, n_events);
     let is_complete = builder.options.coverage == Coverage::Complete;
