@@ -17,6 +17,9 @@ pub const USUAL_BURST: u32 = 10_000;
 /// Length of the first bursts, before anything is known about prices.
 pub const FIRST_BURST: u32 = 500;
 const SHORT_BURST: f64 = 1000.0;
+/// A burst that ends early has paid for its start. Its few checks say nothing about the price of many: to go by them once made the first second
+/// of programs nearly invisible.
+const LEAST_CHECKS: f64 = 250.0;
 /// Fewer ticks would leave the controller blind.
 const LEAST_RATE_HZ: f64 = 10.0;
 const MARGIN: f64 = 0.6;
@@ -68,7 +71,9 @@ impl Budget {
         let Some(budget) = self.wishes.budget else { return self.setting };
         let (before, _) = std::mem::replace(&mut self.last, (cost, cpu_seconds));
         learn(&mut self.tick_price, cost.tick_seconds - before.tick_seconds, cost.n_ticks - before.n_ticks);
-        learn(&mut self.check_price, cost.burst_seconds - before.burst_seconds, cost.n_checks - before.n_checks);
+        let n_bursts = cost.n_bursts - before.n_bursts;
+        let n_checks = (cost.n_checks - before.n_checks).max(LEAST_CHECKS * n_bursts);
+        learn(&mut self.check_price, cost.burst_seconds - before.burst_seconds, n_checks);
         let (Some(tick), Some(check)) = (self.tick_price, self.check_price) else { return self.setting };
 
         let in_hand = budget * MARGIN * cpu_seconds - cost.seconds();
@@ -116,6 +121,7 @@ mod tests {
             let ticks = owed_ticks.floor();
             owed_ticks -= ticks;
             cost.n_ticks += ticks;
+            cost.n_bursts += ticks;
             cost.n_checks += ticks * f64::from(setting.burst_checks);
             cost.tick_seconds += ticks * tick;
             cost.burst_seconds += ticks * f64::from(setting.burst_checks) * check;
@@ -147,6 +153,14 @@ mod tests {
             let (share, _) = simulate(wishes(budget), prices, 60.0);
             assert!(share <= budget, "{budget}: {share}");
         }
+    }
+
+    #[test]
+    fn bursts_that_end_early_do_not_make_checks_dear() {
+        let mut budget = Budget::new(wishes(0.01));
+        let early = Cost { n_ticks: 5.0, n_bursts: 5.0, n_checks: 5.0, tick_seconds: 50e-6, burst_seconds: 100e-6 };
+        let setting = budget.adjust(early, 0.05);
+        assert!(setting.rate_hz > 50.0, "{setting:?}");
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Yields {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
     pub n_ticks: f64,
+    pub n_bursts: f64,
     pub n_checks: f64,
     /// Seconds in handlers and of delivering the signals.
     pub tick_seconds: f64,
@@ -124,6 +125,7 @@ impl Tally {
     pub fn cost(&self, cycles_per_second: f64, delivery_seconds: f64) -> Cost {
         Cost {
             n_ticks: self.n_samples as f64,
+            n_bursts: self.yields().n_bursts as f64,
             n_checks: self.n_checks as f64,
             tick_seconds: self.handler_cycles as f64 / cycles_per_second + self.n_samples as f64 * delivery_seconds,
             burst_seconds: self.burst_cycles / cycles_per_second,
