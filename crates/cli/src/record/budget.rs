@@ -5,7 +5,7 @@
 //! lowered only when bursts would become shorter than [`SHORT_BURST`].
 //!
 //! Prices change with the program's phases. So the aim is not the budget itself but what is left of it: whatever has been spent above
-//! the budget until now must be earned back within [`PAYBACK_SECONDS`] of CPU time. [`MARGIN`] keeps the sum below the budget while prices
+//! the budget until now must be earned back within [`PAYBACK_SECONDS`] of CPU time, and what has not been spent may be. [`MARGIN`] keeps the sum below the budget while prices
 //! move, and leaves room for what no stamp sees: the caches that the program finds changed after a burst.
 
 use crate::record::tally::Cost;
@@ -77,7 +77,7 @@ impl Budget {
         let (Some(tick), Some(check)) = (self.tick_price, self.check_price) else { return self.setting };
 
         let in_hand = budget * MARGIN * cpu_seconds - cost.seconds();
-        let allowance = (budget * MARGIN + in_hand.min(0.0) / PAYBACK_SECONDS).max(0.0);
+        let allowance = (budget * MARGIN + in_hand / PAYBACK_SECONDS).clamp(0.0, 2.0 * budget * MARGIN);
         let usual_rate = self.wishes.rate_hz.unwrap_or(USUAL_RATE_HZ);
         let affordable = (allowance / usual_rate - tick) / check.max(1e-12);
         let burst = match self.wishes.burst_checks {
