@@ -14,21 +14,21 @@ pub const CLAIMS: [Claim; 3] = [
         statement: "error bars are honest: 95 % intervals contain the exact count, over events expected in 10 bursts or more",
         published: "not published",
         required: "93-97 % of intervals",
-        experiment: Experiment::Measured { run: honest_intervals, minutes: 1.0 },
+        experiment: Experiment::Measured { run: honest_intervals, minutes: 0.1 },
     },
     Claim {
         id: "C1",
         statement: "context accuracy: overlap with the exact calling context tree",
         published: "sampling < 50 %, adaptive bursting 85 %",
         required: ">= 90 % on average",
-        experiment: Experiment::Measured { run: contexts, minutes: 1.0 },
+        experiment: Experiment::Measured { run: contexts, minutes: 0.1 },
     },
     Claim {
         id: "N1",
         statement: "no peer that needs neither a rebuild nor a PMU gives edges or paths at less than 10 times our cost",
         published: "not published",
         required: "cost beyond native of every such peer >= 10 times ours",
-        experiment: Experiment::Measured { run: peers_cost_more, minutes: 25.0 },
+        experiment: Experiment::Measured { run: peers_cost_more, minutes: 12.0 },
     },
 ];
 

@@ -132,7 +132,7 @@ pub const TOOLS: [Tool; 14] = [
         test: "samply --version",
         install: "cargo install --locked samply",
         is_heavy: false,
-        features: SAMPLED_STACKS,
+        features: Features { root: "or perf_event_paranoid 1", ..SAMPLED_STACKS },
     },
     Tool {
         name: "valgrind none",

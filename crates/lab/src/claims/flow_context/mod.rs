@@ -26,28 +26,28 @@ pub const CLAIMS: [Claim; 5] = [
         statement: "a handful of paths (>= 1 % of L1D misses each) carries most misses",
         published: "3-28 paths, 9-98 % of misses",
         required: "table per program",
-        experiment: Experiment::Measured { run: hot::hot_paths, minutes: 5.0 },
+        experiment: Experiment::Measured { run: hot::hot_paths, minutes: 2.5 },
     },
     Claim {
         id: "F3",
         statement: "hot procedures run many more paths than cold ones; blocks on hot paths lie on many paths",
         published: "tables 4, 5, section 6.4",
         required: "same tables",
-        experiment: Experiment::Measured { run: hot::hot_procedures, minutes: 1.0 },
+        experiment: Experiment::Measured { run: hot::hot_procedures, minutes: 0.1 },
     },
     Claim {
         id: "F4",
         statement: "calling context tree statistics",
         published: "table 3",
         required: "same table",
-        experiment: Experiment::Measured { run: tree::statistics, minutes: 6.0 },
+        experiment: Experiment::Measured { run: tree::statistics, minutes: 3.0 },
     },
     Claim {
         id: "F5",
         statement: "perturbation: metric totals with and without profiling",
         published: "table 2",
         required: "same table",
-        experiment: Experiment::Measured { run: perturbation::table_2, minutes: 10.0 },
+        experiment: Experiment::Measured { run: perturbation::table_2, minutes: 7.0 },
     },
 ];
 

@@ -104,7 +104,8 @@ impl Folded {
             of_functions.entry(function).or_default().push(index);
         }
         for contexts in of_functions.values().filter(|contexts| contexts.len() > 1) {
-            let shrink = Shrink::of(contexts.iter().map(|&index| (entries[index], entries[index].seen as f64)));
+            let pairs = contexts.iter().map(|&index| (entries[index], entries[index].seen as f64));
+            let shrink = Shrink::of(pairs, 1.0);
             for &index in contexts {
                 let entry = &mut entries[index];
                 entry.value = shrink.apply(entry.value, entry.seen as f64);
