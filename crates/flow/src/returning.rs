@@ -76,14 +76,8 @@ pub fn find_return(thread: &Interrupted<'_>) -> Option<Returned> {
         while seen.len() < MAX_INSTRUCTIONS && seen.insert(way.at) {
             let Some(insn) = decode(thread, way.at) else { break };
             match insn.flow_control() {
-                FlowControl::Return => {
-                    if let Some(returned) = way.caller(thread) {
-                        return Some(returned);
-                    }
-                    break;
-                }
-                // It may be the end of a function that calls another in its place.
-                FlowControl::IndirectBranch => {
+                // A computed jump may be the end of a function that calls another in its place.
+                FlowControl::Return | FlowControl::IndirectBranch => {
                     if let Some(returned) = way.caller(thread) {
                         return Some(returned);
                     }
@@ -206,10 +200,12 @@ impl Way {
             Mnemonic::And => two().map(|(a, b)| a & b),
             _ => None,
         };
-        if insn.mnemonic() != Mnemonic::Pop {
+        let is_pop = insn.mnemonic() == Mnemonic::Pop;
+        if !is_pop {
             self.forget_written(insn, info);
         }
-        if let Some(to) = to {
+        // What has no result may be a comparison, which writes nothing.
+        if let Some(to) = to.filter(|_| is_pop || result.is_some()) {
             self.registers[to] = result;
         } else if insn.op_count() > 0
             && insn.op0_kind() == OpKind::Memory
@@ -285,6 +281,14 @@ mod tests {
         // sub rsp, rax with rax from memory that is not known; ret
         let code = [0x48, 0x8b, 0x00, 0x48, 0x29, 0xc4, 0xc3];
         assert_eq!(returned(&code, 0, 0, &[BEHIND_CALL]), None);
+    }
+
+    #[test]
+    fn comparisons_leave_registers_as_they_are() {
+        // cmp rbp, rax; test rsp, rsp; mov rsp, rbp; pop rbp; ret
+        let code = [0x48, 0x39, 0xc5, 0x48, 0x85, 0xe4, 0x48, 0x89, 0xec, 0x5d, 0xc3];
+        let found = returned(&code, 0, STACK + 8, &[1, 99, BEHIND_CALL]).unwrap();
+        assert_eq!((found.to, found.registers[RBP]), (BEHIND_CALL, Some(99)));
     }
 
     #[test]
