@@ -23,15 +23,15 @@ import sys
 
 SIZES = {
     "long": dict(
-        text_bytes=16_000_000, text_repeats=4, records=250_000, c_functions=760, go_moves=62, perl_lines=700_000,
+        text_bytes=16_000_000, text_repeats=4, records=250_000, c_functions=760, go=(2, 62), perl_lines=700_000,
         gap=(9, 24, 9_000_000, 16, 130), sentences=950, image_tiles=(10, 8), image=(2400, 1800), speech_seconds=480,
-        speech_repeats=(34, 80), frames=(480, 75), video_repeats=340, chess=(12, 13), render=(1500, 1125),
+        speech_repeats=(34, 340), frames=(480, 75), video_repeats=340, chess=(12, 13), render=(1760, 1320),
         lua=(10, 1_500_000, 800_000, 18_000_000), newlisp=(21, 38, 200_000, 9), scheme=(24, 10),
-        python=(10, 12_000_000, 8_000_000, 13_000_000, 650_000), network=(3800, 29_000, 195), sql=(580_000, 2_900_000),
+        python=(10, 12_000_000, 8_000_000, 13_000_000, 650_000), network=(4200, 32_000, 215), sql=(580_000, 2_900_000),
         pdp11_outer=2200, device="8k", registers=70, cells=2200, annealing_speedup=1,
     ),
     "full": dict(
-        text_bytes=16_000_000, text_repeats=1, records=250_000, c_functions=200, go_moves=15, perl_lines=150_000,
+        text_bytes=16_000_000, text_repeats=1, records=250_000, c_functions=200, go=(1, 15), perl_lines=150_000,
         gap=(9, 24, 400_000, 16, 130), sentences=190, image_tiles=(4, 4), image=(2400, 1800), speech_seconds=480,
         speech_repeats=(8, 20), frames=(75, 75), video_repeats=60, chess=(12, 4), render=(640, 480),
         lua=(9, 300_000, 150_000, 3_500_000), newlisp=(21, 34, 40_000, 8), scheme=(18, 9),
@@ -39,7 +39,7 @@ SIZES = {
         pdp11_outer=512, device="1k", registers=19, cells=700, annealing_speedup=1,
     ),
     "short": dict(
-        text_bytes=1_600_000, text_repeats=1, records=27_000, c_functions=18, go_moves=3, perl_lines=18_000,
+        text_bytes=1_600_000, text_repeats=1, records=27_000, c_functions=18, go=(1, 3), perl_lines=18_000,
         gap=(6, 11, 4_000, 8, 30), sentences=6, image_tiles=(2, 2), image=(1600, 1200), speech_seconds=80,
         speech_repeats=(5, 12), frames=(8, 4), video_repeats=130, chess=(9, 4), render=(128, 96),
         lua=(7, 60_000, 30_000, 500_000), newlisp=(15, 30, 12_000, 6), scheme=(14, 8),
@@ -47,7 +47,7 @@ SIZES = {
         device="1k", registers=2, cells=260, annealing_speedup=10,
     ),
     "tiny": dict(
-        text_bytes=60_000, text_repeats=1, records=1_000, c_functions=2, go_moves=1, perl_lines=300,
+        text_bytes=60_000, text_repeats=1, records=1_000, c_functions=2, go=(1, 1), perl_lines=300,
         gap=(5, 11, 200, 4, 10), sentences=2, image_tiles=(1, 1), image=(160, 120), speech_seconds=10,
         speech_repeats=(1, 1), frames=(3, 3), video_repeats=1, chess=(4, 1), render=(32, 24), lua=(5, 1_000, 500, 2_000),
         newlisp=(8, 12, 200, 4), scheme=(8, 4), python=(4, 2_000, 2_000, 5_000, 200), network=(120, 500, 20),
@@ -130,8 +130,9 @@ def c_statement(rng, i):
 
 
 def go_game(p):
-    moves = "genmove black\ngenmove white\n" * p["go_moves"]
-    write("go.gtp", f"boardsize 13\nclear_board\nkomi 5.5\n{moves}showboard\nquit\n")
+    games, moves = p["go"]
+    game = "clear_board\nkomi 5.5\n" + "genmove black\ngenmove white\n" * moves + "showboard\n"
+    write("go.gtp", "boardsize 13\n" + game * games + "quit\n")
 
 
 def perl_script(p):
