@@ -23,12 +23,12 @@ import sys
 
 SIZES = {
     "long": dict(
-        text_bytes=16_000_000, text_repeats=4, records=250_000, c_functions=760, go=(2, 62), perl_lines=700_000,
-        gap=(9, 24, 9_000_000, 16, 130), sentences=950, image_tiles=(10, 8), image=(2400, 1800), speech_seconds=480,
-        speech_repeats=(34, 340), frames=(480, 75), video_repeats=340, chess=(12, 13), render=(1760, 1320),
-        lua=(10, 1_500_000, 800_000, 18_000_000), newlisp=(21, 38, 200_000, 9), scheme=(24, 10),
-        python=(10, 12_000_000, 8_000_000, 13_000_000, 650_000), network=(4200, 32_000, 215), sql=(580_000, 2_900_000),
-        pdp11_outer=2200, device="8k", registers=70, cells=2200, annealing_speedup=1,
+        text_bytes=16_000_000, text_repeats=5, records=250_000, c_functions=1000, go=(2, 62), perl_lines=850_000,
+        gap=(9, 24, 9_000_000, 16, 130), sentences=1250, image_tiles=(12, 9), image=(2400, 1800), speech_seconds=480,
+        speech_repeats=(40, 340), frames=(620, 75), video_repeats=400, chess=(12, 15), render=(1760, 1320),
+        lua=(10, 2_000_000, 1_000_000, 23_000_000), newlisp=(21, 38, 200_000, 9), scheme=(24, 10),
+        python=(10, 15_000_000, 10_000_000, 16_500_000, 820_000), network=(4200, 32_000, 215), sql=(580_000, 2_900_000),
+        pdp11_outer=2200, device="8k", registers=92, cells=2650, annealing_speedup=1,
     ),
     "full": dict(
         text_bytes=16_000_000, text_repeats=1, records=250_000, c_functions=200, go=(1, 15), perl_lines=150_000,
