@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
 
     fn adjust(&mut self) {
         let cost = self.cost();
-        let setting = self.budget.adjust(cost, self.cpu_seconds());
+        let setting = self.budget.adjust(cost, self.cpu_seconds(), self.builder.expected_lack());
         for watched in self.processes.iter_mut().filter(|watched| watched.hindrance.is_none()) {
             let interval_ns = interval_ns(setting.rate_hz);
             if let Some(ticks) = watched.perf_ticks.as_mut().filter(|_| watched.process.interval_ns() != interval_ns) {

@@ -18,10 +18,12 @@
 //! | `contexts`, `loops`, `histories` | what else a walk counts |
 //! | `events` | numbers for what is counted; the counts of a burst |
 //! | `strata`, `phases`, `weights`, `path_weights`, `time` | the estimator |
+//! | `chance` | how sure counts are so far |
 //! | `time_model`, `predictor`, `durations` | native durations of bursts |
 //! | `assemble` | the profile's tables |
 
 mod assemble;
+mod chance;
 mod code_map;
 mod contexts;
 mod durations;
@@ -47,6 +49,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::chance::Chance;
 use self::code_map::{CodeMap, Region};
 use self::contexts::Contexts;
 use self::events::{Event, Events, Tally};
@@ -188,6 +191,7 @@ pub struct Builder {
     tables: Tables,
     walker: Walker,
     strata: Strata,
+    chance: Chance,
     path_weights: Tally,
     /// CPU time of all ticks, and of those that were not in the kernel.
     total: TotalTime,
@@ -243,6 +247,7 @@ impl Builder {
             tables,
             walker: Walker::new(),
             strata: Strata::new(options.max_strata),
+            chance: Chance::default(),
             path_weights: Tally::default(),
             total: TotalTime::default(),
             user: TotalTime::default(),
@@ -316,6 +321,13 @@ impl Builder {
         assemble::profile(self)
     }
 
+    /// What shares of edges or of calling contexts are expected to lack of full overlap with the true ones by chance, whichever is more. Nothing
+    /// if no burst has seen any.
+    #[must_use]
+    pub fn expected_lack(&self) -> Option<f64> {
+        self.chance.lack()
+    }
+
     /// Finds the context of a tick, and prepares its frames for a walk.
     fn find_context(&mut self, tick: &Tick<'_>) -> (ContextKey, Region) {
         let Tables { known, contexts, .. } = &mut self.tables;
@@ -374,9 +386,11 @@ impl Builder {
 
     /// Moves the counts of a burst to its stratum.
     fn record(&mut self, stratum: StratumId, times: Times) {
-        let Builder { tables: Tables { known, tally, .. }, path_weights, strata, .. } = self;
+        let Builder { tables: Tables { known, tally, .. }, path_weights, strata, chance, .. } = self;
         let counts = tally.drain().filter_map(|(event, seen)| {
-            let is_counted = !matches!(known.events.get(event), Event::Tail(_) | Event::Piece(_));
+            let what = known.events.get(event);
+            let is_counted = !matches!(what, Event::Tail(_) | Event::Piece(_));
+            chance.add(event, what, seen);
             let weighted = seen + path_weights.get(event);
             (is_counted && (seen, weighted) != (0.0, 0.0)).then_some(Count { event, weighted, seen })
         });
