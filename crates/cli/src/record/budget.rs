@@ -28,11 +28,11 @@ const LEAST_CHECKS: f64 = 250.0;
 const LEAST_RATE_HZ: f64 = 10.0;
 const TICKS_SHARE: f64 = 0.25;
 /// Shares of the budget that are spent when nothing is lacking,
-const LEAST_SHARE: f64 = 0.4;
+const LEAST_SHARE: f64 = 0.35;
 /// and when so much is lacking
 const MOST_SHARE: f64 = 0.85;
 /// of full overlap.
-const MUCH: f64 = 0.08;
+const MUCH: f64 = 0.1;
 const PAYBACK_SECONDS: f64 = 1.0;
 /// How fast old prices are forgotten, per adjustment.
 const FORGET: f64 = 0.5;

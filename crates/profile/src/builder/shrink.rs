@@ -8,8 +8,6 @@
 //! share of the second = sum of v / sum of d^2, 1 at most
 //! ```
 //!
-//! Variances that are known to be too large are divided by their `excess` first.
-//!
 //! Distances that are no larger than their noise mean nothing, and then the second is taken as it is. As in [`super::weights`], the square of the share is
 //! used: where weights do say something, they stay. `docs/accuracy.md` has what it is worth.
 
@@ -26,14 +24,14 @@ pub(super) struct Shrink {
 
 impl Shrink {
     /// Judges by pairs of an estimate and a plain count.
-    pub fn of(pairs: impl Iterator<Item = (Estimate, f64)> + Clone, excess: f64) -> Shrink {
+    pub fn of(pairs: impl Iterator<Item = (Estimate, f64)> + Clone) -> Shrink {
         let (sum, plain) = pairs.clone().fold((0.0, 0.0), |(a, b), (estimate, plain)| (a + estimate.value, b + plain));
         if sum <= 0.0 || plain <= 0.0 {
             return Shrink { share: 0.0, scale: 0.0 };
         }
         let scale = sum / plain;
         let (variance, distance) = pairs.fold((0.0, 0.0), |(variance, distance), (estimate, plain)| {
-            (variance + estimate.variance / excess, distance + (estimate.value - scale * plain).powi(2))
+            (variance + estimate.variance, distance + (estimate.value - scale * plain).powi(2))
         });
         let share = if distance > 0.0 { (variance / distance).min(1.0) } else { 0.0 };
         Shrink { share: share * share, scale }
@@ -51,7 +49,7 @@ mod tests {
 
     fn shrink(pairs: &[(f64, f64, f64)]) -> Shrink {
         let pairs = pairs.iter().map(|&(value, variance, plain)| (Estimate { value, variance, seen: 0 }, plain));
-        Shrink::of(pairs, 1.0)
+        Shrink::of(pairs)
     }
 
     #[test]

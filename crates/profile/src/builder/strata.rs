@@ -9,8 +9,11 @@
 //!
 //! ```text
 //! Var N(x) = sum over s of  W_s^2 B_s/(B_s - 1) sum over b of (K_sb - r_s D_sb)^2                   within strata
-//!          + T^2/n (sum over s of p_s r_s^2 - (sum over s of p_s r_s)^2),   p_s = W_s D_s / T       the weights are from n ticks
+//!          + T^2/n (sum over s of p_s (r_s^2 - v_s) - (sum over s of p_s r_s)^2),   p_s = W_s D_s / T       the weights are from n ticks
 //! ```
+//!
+//! The first line has the variance `v_s D_s^2` of `K_s`. It must not be counted again in the second: squares of what was found are larger than those of what is true by the
+//! variance, which for strata of one burst is all there is.
 //!
 //! Only sums of `K`, `K^2` and `K D` over blocks are needed for that, kept per stratum and event in a [`Cell`]. A stratum with bursts in
 //! one block only has no residual; its error is taken to be that of `n` independent bursts of which each sees the event or not,
@@ -307,12 +310,16 @@ impl Strata {
             let cell = cell.closed(self.rows[cell.stratum.index()].open_ns);
             let index = cell.event.index();
             let rate = if weight.durations.d > 0.0 { cell.k / weight.durations.d } else { 0.0 };
+            let within = within(&cell, weight, rate);
             estimates[index].value += weight.scale * cell.k;
-            estimates[index].variance += weight.scale * weight.scale * within(&cell, weight, rate);
+            estimates[index].variance += weight.scale * weight.scale * within;
             seen[index] += cell.seen;
+            let native_ns = weight.durations.d * weight.slowness.factor;
             let per_ns = rate / weight.slowness.factor;
             rates[index].0 += weight.share * per_ns;
-            rates[index].1 += weight.share * per_ns * per_ns;
+            if native_ns > 0.0 {
+                rates[index].1 += weight.share * (per_ns * per_ns - within / (native_ns * native_ns));
+            }
         }
         for ((estimate, (mean, mean_square)), seen) in estimates.iter_mut().zip(rates).zip(seen) {
             if weights.n_ticks > 0.0 {
@@ -332,7 +339,7 @@ impl Strata {
         }
         let estimates = self.estimates(weights, n_events);
         let judged = estimates.iter().zip(&plain).filter(|&(_, &plain)| plain > 0.0);
-        let shrink = Shrink::of(judged.map(|(estimate, &plain)| (*estimate, plain)), EXCESS);
+        let shrink = Shrink::of(judged.map(|(estimate, &plain)| (*estimate, plain)));
         weights.rows.iter().map(|row| shrink.apply(row.scale, 1.0)).collect()
     }
 
@@ -354,10 +361,6 @@ impl Strata {
         estimates
     }
 }
-
-/// How much too large variances are if most strata have bursts in one block of time only: their intervals of 95 % hold in 98 to 100 % of cases. With 1, programs
-/// with 200 bursts lost what their weights are worth (`docs/accuracy.md`).
-const EXCESS: f64 = 2.0;
 
 /// The sum of the squared shares that strata have in an event, on average over events of enough bursts to be relied on. A part is an event, the bursts of
 /// a stratum, and what the stratum contributes.

@@ -105,7 +105,7 @@ impl Folded {
         }
         for contexts in of_functions.values().filter(|contexts| contexts.len() > 1) {
             let pairs = contexts.iter().map(|&index| (entries[index], entries[index].seen as f64));
-            let shrink = Shrink::of(pairs, 1.0);
+            let shrink = Shrink::of(pairs);
             for &index in contexts {
                 let entry = &mut entries[index];
                 entry.value = shrink.apply(entry.value, entry.seen as f64);
