@@ -175,7 +175,7 @@ pub enum BenchJob {
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
     },
-    /// Cost of `strobe record` at its defaults, by short units of work inside python, perl, lua and sqlite3 (4 minutes); and of
+    /// Cost of `strobe record`, by short units of work inside python, perl, lua and sqlite3 (4 minutes); and of
     /// strobe that never ticks, by processes in turn.
     Units {
         /// Rounds of three units.

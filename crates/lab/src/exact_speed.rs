@@ -156,11 +156,11 @@ impl Density {
 #[must_use]
 pub fn table(all: &[Speeds], kinds: &[Kind]) -> Table {
     let names = kinds.iter().map(|&(name, _)| name);
-    let columns: Vec<&str> = ["program", "native s"]
-        .into_iter()
-        .chain(names)
-        .chain(["strobe s", "excursions", "calls/us", "paths/us"])
-        .collect();
+    let mut columns: Vec<&str> =
+        ["program", "native s"].into_iter().chain(names).chain(["strobe s", "excursions"]).collect();
+    if all.iter().any(|speeds| speeds.density.is_some()) {
+        columns.extend(["calls/us", "paths/us"]);
+    }
     let mut table = Table::new(&columns);
     for speeds in all {
         let ratios = speeds.ratios.iter().map(|ratio| format!("{ratio:.2}"));

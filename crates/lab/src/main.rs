@@ -119,7 +119,7 @@ fn run(job: Job) -> anyhow::Result<bool> {
         }
         Job::Bench(BenchJob::Units { rounds, processes, dir }) => {
             let strobe = transparency::strobe_program()?;
-            show(units::measure(&strobe, &dir, rounds.get())?)?;
+            show(units::table(&units::measure(&strobe, &dir, rounds.get())?))?;
             show(units::measure_idle(&strobe, &dir, processes)?).map(|()| true)
         }
         Job::BenchProbe { path, threads } => show(bench::probe(&path, Threads(threads))?.to_line()).map(|()| true),

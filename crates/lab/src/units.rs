@@ -21,6 +21,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::resample;
 use crate::table::Table;
@@ -108,33 +109,87 @@ const SETTLE: Duration = Duration::from_millis(25);
 /// CPU seconds of the units of a round, by [`Unit`].
 type Round = [f64; 3];
 
-/// Measures all interpreters and tabulates ratios to plain.
-pub fn measure(strobe: &Path, folder: &Path, n_rounds: usize) -> anyhow::Result<Table> {
+/// What was measured of an interpreter.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    name: String,
+    /// Ratios to plain, by round, of units that are plain again,
+    again: Vec<f64>,
+    /// and of recorded ones.
+    recorded: Vec<f64>,
+    /// What the accounting says of recorded units, as a ratio to plain,
+    accounted: f64,
+    /// and of their bursts alone, which is what recorded units have and plain ones have not.
+    accounted_bursts: f64,
+}
+
+/// Measures all interpreters.
+pub fn measure(strobe: &Path, folder: &Path, n_rounds: usize) -> anyhow::Result<Vec<Measured>> {
     fs::create_dir_all(folder)?;
-    let heading = ["interpreter", "plain again", "interval", "recorded", "interval", "accounted", "without ticks"];
-    let mut table = Table::new(&heading);
-    for subject in &SUBJECTS {
-        eprintln!("{}: {n_rounds} rounds", subject.name);
+    let of_subject = |subject: &Subject| {
+        eprintln!("  {}: {n_rounds} rounds of short units", subject.name);
         let profile = folder.join("units.strobe");
         let session = run(subject, strobe, folder, &profile, n_rounds)?;
         let ratios = |unit: Unit| -> Vec<f64> {
             session.rounds.iter().map(|round| round[unit as usize] / round[Unit::Plain as usize]).collect()
         };
-        let (again, recorded) = (ratios(Unit::PlainAgain), ratios(Unit::Recorded));
         let facts = store::facts(&profile)?;
         let share =
             |name| fact(&facts, name).map(|percent| percent / 100.0 * session.cpu_seconds / session.recorded_seconds);
+        Ok(Measured {
+            name: subject.name.to_owned(),
+            again: ratios(Unit::PlainAgain),
+            recorded: ratios(Unit::Recorded),
+            accounted: 1.0 + share("cost_percent")?,
+            accounted_bursts: 1.0 + share("cost_bursts_percent")?,
+        })
+    };
+    SUBJECTS.iter().map(of_subject).collect()
+}
+
+/// Ratios to plain, with intervals.
+#[must_use]
+pub fn table(measured: &[Measured]) -> Table {
+    let heading = ["interpreter", "plain again", "interval", "recorded", "interval", "accounted", "without ticks"];
+    let mut table = Table::new(&heading);
+    for one in measured {
         table.row([
-            subject.name.to_owned(),
-            format!("{:.4}", median(&again)),
-            interval(&again),
-            format!("{:.4}", median(&recorded)),
-            interval(&recorded),
-            format!("{:.4}", 1.0 + share("cost_percent")?),
-            format!("{:.4}", 1.0 + share("cost_bursts_percent")?),
+            one.name.clone(),
+            format!("{:.4}", median(&one.again)),
+            interval(&one.again),
+            format!("{:.4}", median(&one.recorded)),
+            interval(&one.recorded),
+            format!("{:.4}", one.accounted),
+            format!("{:.4}", one.accounted_bursts),
         ]);
     }
-    Ok(table)
+    table
+}
+
+/// Means over interpreters, in percent beyond plain.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// Of recorded units.
+    pub recorded: f64,
+    /// Of plain ones: what the method cannot resolve.
+    pub again: f64,
+    /// What the accounting says of bursts in recorded ones.
+    pub accounted_bursts: f64,
+}
+
+impl Means {
+    /// Of what was measured.
+    #[must_use]
+    pub fn of(measured: &[Measured]) -> Means {
+        let percent = |ratio: fn(&Measured) -> f64| {
+            100.0 * (resample::mean(&measured.iter().map(ratio).collect::<Vec<f64>>()) - 1.0)
+        };
+        Means {
+            recorded: percent(|one| median(&one.recorded)),
+            again: percent(|one| median(&one.again)),
+            accounted_bursts: percent(|one| one.accounted_bursts),
+        }
+    }
 }
 
 /// Measures what being under strobe costs when it never ticks, by interpreter.
@@ -316,6 +371,20 @@ mod tests {
         assert_eq!(median(&[1.0, 2.0, 3.0, 4.0]), 2.5);
         let text = interval(&ratios);
         assert!(text.starts_with("1.0000-"), "{text}");
+    }
+
+    #[test]
+    fn means_are_percents_beyond_plain() {
+        let one = |recorded: f64| Measured {
+            name: String::new(),
+            again: vec![1.0, 1.002, 0.5],
+            recorded: vec![recorded; 3],
+            accounted: 1.02,
+            accounted_bursts: 1.01,
+        };
+        let means = Means::of(&[one(1.01), one(1.03)]);
+        assert!((means.recorded - 2.0).abs() < 1e-9 && means.again.abs() < 1e-9, "{means:?}");
+        assert!((means.accounted_bursts - 1.0).abs() < 1e-9, "{means:?}");
     }
 
     #[test]

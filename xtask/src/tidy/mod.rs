@@ -6,6 +6,7 @@
 mod commands;
 mod documents;
 mod edges;
+mod figures;
 mod markdown;
 mod sources;
 
@@ -19,6 +20,7 @@ pub type Complaint = String;
 pub fn run(workspace: &Workspace) -> Result<()> {
     let mut complaints = edges::check(workspace);
     complaints.extend(documents::check(workspace));
+    complaints.extend(figures::check(workspace));
     complaints.extend(sources::check(workspace));
     complaints.extend(commands::check(workspace)?);
     print!("{}", sources::size_report(workspace));

@@ -15,6 +15,7 @@ use crate::claims::write_whole;
 use crate::corpus::{self, Size, Workload};
 use crate::peers::{self, Costs};
 use crate::pgo::{self, subject::Subject};
+use crate::units::{self, Measured};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -158,6 +159,17 @@ impl Workbench {
             }
         }
         Ok(all)
+    }
+
+    /// Cost by short units of work inside interpreters.
+    pub fn units(&self) -> anyhow::Result<Vec<Measured>> {
+        let n_rounds = match self.set {
+            Set::Smoke => 6,
+            Set::Quick => 100,
+            Set::Full => 400,
+        };
+        let strobe = crate::transparency::strobe_program()?;
+        self.kept("units.json", || units::measure(&strobe, &self.dir.join("units"), n_rounds))
     }
 
     /// What an earlier run has measured and put into this file, or what is measured now.

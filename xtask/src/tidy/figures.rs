@@ -1,0 +1,94 @@
+//! Figures in README.md are those of docs/results.md.
+//!
+//! A row of a table in README.md whose first cell names claims has only numbers that were found for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tidy::Complaint;
+use crate::workspace::Workspace;
+
+const README: &str = "README.md";
+const RESULTS: &str = "docs/results.md";
+/// The column of the first table of results that has what was found.
+const OURS: usize = 4;
+const N_COLUMNS: usize = 7;
+
+pub fn check(workspace: &Workspace) -> Vec<Complaint> {
+    let (Some(readme), Some(results)) = (workspace.file(README), workspace.file(RESULTS)) else { return Vec::new() };
+    let found = found(&results.text);
+    let mut complaints = Vec::new();
+    let mut n_rows = 0;
+    for (index, line) in readme.text.lines().enumerate() {
+        let [claims, .., shown] = cells(line)[..] else { continue };
+        let claims: Vec<&str> = claims.split(", ").collect();
+        if !claims.iter().any(|claim| found.contains_key(claim)) {
+            continue;
+        }
+        n_rows += 1;
+        let known: BTreeSet<&str> = claims.iter().filter_map(|claim| found.get(claim)).flatten().copied().collect();
+        for number in numbers(shown).difference(&known) {
+            complaints.push(format!("{README}:{}: {RESULTS} has no {number} for {}", index + 1, claims.join(", ")));
+        }
+    }
+    if n_rows == 0 {
+        complaints.push(format!("{README}: no table has figures of {RESULTS}; a row starts with the names of claims"));
+    }
+    complaints
+}
+
+/// What was found, by claim: all numbers.
+fn found(results: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let rows = results.lines().map(cells).skip_while(|cells| cells.len() != N_COLUMNS);
+    let rows = rows.take_while(|cells| cells.len() == N_COLUMNS).skip(2);
+    rows.map(|cells| (cells[0], numbers(cells[OURS]))).collect()
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    match line.trim().strip_prefix('|').and_then(|line| line.strip_suffix('|')) {
+        Some(row) => row.split('|').map(str::trim).collect(),
+        None => Vec::new(),
+    }
+}
+
+fn numbers(text: &str) -> BTreeSet<&str> {
+    let pieces = text.split(|c: char| !c.is_ascii_digit() && c != '.').map(|piece| piece.trim_matches('.'));
+    pieces.filter(|piece| !piece.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::testing::workspace;
+
+    const SUMMARY: &str = "# Results\n\n| claim | what | paper | must be | ours | interval | verdict |\n| --- | --- | --- | --- | --- | --- | --- |\n\
+        | P1 | cost | 1.2 % | 1.0 % | 0.487 % avg, 0.85 % max. | 0.4-0.5 % | holds |\n| P2 | paths | 94 % | 97 % | 98.54 % |  | holds |\n\n\
+        | P1 | of | another | table | 3.3 | is | nothing |\n";
+
+    fn complaints(readme: &str) -> Vec<Complaint> {
+        check(&workspace(Vec::new(), &[(README, readme), (RESULTS, SUMMARY)]))
+    }
+
+    #[test]
+    fn figures_that_were_found_pass() {
+        let readme = "| | | |\n|---|---|---|\n| P1 | cost | 0.487 %; at most 0.85 % |\n| P1, P2 | both | 98.54 % and 0.85 % |\n| other | | 7 |\n";
+        assert_eq!(complaints(readme), Vec::<Complaint>::new());
+    }
+
+    #[test]
+    fn figures_of_the_paper_of_other_claims_and_of_nowhere_do_not() {
+        assert_eq!(
+            complaints("text\n| P1 | cost | 1.2 %, 98.54 %, 3.3 |\n"),
+            [
+                "README.md:2: docs/results.md has no 1.2 for P1",
+                "README.md:2: docs/results.md has no 3.3 for P1",
+                "README.md:2: docs/results.md has no 98.54 for P1",
+            ]
+        );
+        assert_eq!(complaints("| P2, P9 | | 99.9 % |\n"), ["README.md:1: docs/results.md has no 99.9 for P2, P9"]);
+    }
+
+    #[test]
+    fn a_readme_without_figures_does_not() {
+        assert_eq!(complaints("nothing\n").len(), 1);
+    }
+}
