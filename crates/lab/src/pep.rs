@@ -11,6 +11,7 @@ pub mod additions;
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use profile::accuracy::compare;
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +93,7 @@ pub fn measure(strobe: &Path, data: &Data, workload: &Workload, n_rounds: usize)
     let mut wall = [0.0; POLICIES.len()];
     for (wall, options) in wall.iter_mut().zip(POLICIES) {
         record(options, Numbering::Guessed)?;
-        *wall = compare(&truth, &store::open(&written)?).wall_weight;
+        *wall = compare(&truth, &store::open(&written)?).wall_weight.context("the exact profile has no paths")?;
     }
     let mut translation = [0.0; 2];
     for (seconds, (_, options, numbering)) in translation.iter_mut().zip(KINDS) {

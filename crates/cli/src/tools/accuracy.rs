@@ -20,7 +20,14 @@ pub fn run(props: &AccuracyProps, out: &mut impl Write) -> Result<()> {
     }
     writeln!(out, "Agreement, 100 % is best")?;
     for (value, name, meaning) in agreements(&accuracy) {
-        writeln!(out, "  {:>9}  {name:<24}  {meaning}", percent(value))?;
+        let shown = value.map_or_else(|| "-".to_owned(), percent);
+        writeln!(out, "  {shown:>9}  {name:<24}  {meaning}")?;
+    }
+    if agreements(&accuracy).iter().any(|(value, ..)| value.is_none()) {
+        writeln!(
+            out,
+            "  -: the exact profile has nothing to judge by; `record --exact=paths` counts paths, `--exact=contexts` contexts"
+        )?;
     }
     writeln!(out, "\nAbsolute counts, 1 is best")?;
     writeln!(out, "  {:>9.3}  {:<24}  estimated over exact number of blocks", accuracy.scale, "scale")?;
@@ -37,7 +44,7 @@ fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-fn agreements(accuracy: &Accuracy) -> [(f64, &'static str, &'static str); 8] {
+fn agreements(accuracy: &Accuracy) -> [(Option<f64>, &'static str, &'static str); 8] {
     [
         (accuracy.wall_weight, "wall_weight", "hot paths found, by flow"),
         (accuracy.relative_overlap, "relative_overlap", "branch biases"),
@@ -78,6 +85,7 @@ mod tests {
 
     use super::*;
 
+    /// Of an empty profile and itself.
     fn printed(json: bool) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.strobe");
@@ -88,11 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_agrees_with_itself() {
+    fn where_nothing_was_counted_nothing_is_judged() {
         let json: serde_json::Value = serde_json::from_str(&printed(true)).unwrap();
-        for name in ["scale", "wall_weight", "relative_overlap", "edge_overlap", "context_time_overlap"] {
-            assert_eq!(json[name], 1.0, "{name}");
+        for name in ["wall_weight", "relative_overlap", "edge_overlap", "context_time_overlap"] {
+            assert_eq!(json.get(name), Some(&serde_json::Value::Null), "{name}");
         }
+        assert!(printed(false).contains("nothing to judge by"));
         for name in ["branches_errors", "methods_errors", "calls_errors"] {
             assert_eq!(json[name], json!({ "element_wise": 0.0, "hot": 0.0 }), "{name}");
         }

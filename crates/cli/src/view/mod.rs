@@ -43,7 +43,7 @@ use crate::view::props::{MetricName, Query, Statistics, ViewProps};
 use crate::view::subject::Subject;
 
 /// Version of the JSON, also of that of the tools.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 const NO_CONTEXT_PATHS: &str = "no paths by context; record with `strobe record --exact=context-paths`";
 

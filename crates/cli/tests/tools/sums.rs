@@ -28,7 +28,9 @@ fn a_limit_sets_the_exit_code() {
 #[test]
 fn accuracy_of_a_profile_with_itself() {
     let text = Fixture::new().printed(&["accuracy", "profile.strobe", "profile.strobe"]);
-    assert!(text.contains("100.00 %  wall_weight"), "{text}");
+    for name in ["edge_overlap", "path_overlap"] {
+        assert!(text.contains(&format!("100.00 %  {name}")), "{text}");
+    }
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn check_view(kind: &str, values: &[Value]) {
     let mut seen = BTreeSet::new();
     for value in values {
         assert_eq!(value["kind"], kind);
-        assert_eq!(value["schema"], 1);
+        assert_eq!(value["schema"], 2);
         check_fields(value.as_object().expect("an object"), "", &documented, &mut seen);
     }
     let missing: Vec<&String> =

@@ -110,7 +110,6 @@ impl<'data> Subject<'data> {
         at < first as usize && run.is_some_and(|run| run.kind == kind::NEVER)
     }
 
-    /// Every run matters from this byte of the code on.
     /// All of the code from this byte on, and its rules of recovery.
     fn bits_matter_from(&self, first: usize) {
         let good = disassembly(&self.copy());
@@ -278,10 +277,9 @@ fn every_bit_of_code_that_traces_paths_matters() {
     }
 }
 
-#[test]
-fn every_cell_matters() {
-    let file = assemble(&counted());
-    for counting in [
+/// Every kind of exact counting that differs by its code.
+fn all_countings() -> [Counting; 8] {
+    [
         Counting::Nothing,
         Counting::Blocks,
         Counting::Paths,
@@ -290,7 +288,13 @@ fn every_cell_matters() {
         Counting::CONTEXT_PATHS,
         Counting::CONTEXT_PATH_CYCLES.by_call_site(),
         Counting::CONTEXT_CYCLES,
-    ] {
+    ]
+}
+
+#[test]
+fn every_cell_matters() {
+    let file = assemble(&counted());
+    for counting in all_countings() {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let Layout { addresses, runs, cells, cell_uses, cell_uses_end, .. } = subject.layout;
         assert!(cells < cell_uses && cell_uses < cell_uses_end, "{counting:?}");
@@ -307,16 +311,7 @@ fn every_cell_matters() {
 #[test]
 fn every_landing_matters() {
     let file = assemble(&counted());
-    for counting in [
-        Counting::Nothing,
-        Counting::Blocks,
-        Counting::Paths,
-        Counting::PATH_CYCLES,
-        Counting::CONTEXTS,
-        Counting::CONTEXT_PATHS,
-        Counting::CONTEXT_PATH_CYCLES.by_call_site(),
-        Counting::CONTEXT_CYCLES,
-    ] {
+    for counting in all_countings() {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
         let start = subject.layout.cell_uses_end;
         let landings = (start..start + subject.copy().landings().count() * LANDING_BYTES).step_by(4);

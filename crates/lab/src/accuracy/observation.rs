@@ -63,16 +63,16 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(accuracy: &Accuracy, context_overlap: f64) -> Figures {
+    /// An exact profile that has nothing of a kind cannot confirm anything.
+    pub(super) fn of(accuracy: &Accuracy, context_overlap: Option<f64>) -> Figures {
         Figures {
-            // The sum of nothing is -0.
-            wall: accuracy.wall_weight + 0.0,
-            relative: accuracy.relative_overlap,
-            absolute: accuracy.edge_overlap,
-            calls: accuracy.call_overlap,
-            blocks: accuracy.block_overlap,
-            paths: accuracy.path_overlap,
-            contexts: Some(context_overlap),
+            wall: accuracy.wall_weight.unwrap_or(0.0),
+            relative: accuracy.relative_overlap.unwrap_or(0.0),
+            absolute: accuracy.edge_overlap.unwrap_or(0.0),
+            calls: accuracy.call_overlap.unwrap_or(0.0),
+            blocks: accuracy.block_overlap.unwrap_or(0.0),
+            paths: accuracy.path_overlap.unwrap_or(0.0),
+            contexts: context_overlap,
         }
     }
 }

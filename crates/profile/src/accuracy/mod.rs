@@ -33,27 +33,27 @@ pub const HOT_ELEMENTS_SHARE: f64 = 0.15;
 /// Bias of a branch about which nothing is known.
 const UNKNOWN_BIAS: f64 = 0.5;
 
-/// All metrics. Overlaps and matching are 1 at best, errors 0.
+/// All metrics. Overlaps and matching are 1 at best, errors 0; nothing if the exact profile has nothing of the kind, as one of blocks has no paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
     /// Estimated over exact number of executed blocks; 1 is best. All other metrics compare shares, and do not depend on it.
     pub scale: f64,
     /// Overlap of block counts.
-    pub block_overlap: f64,
+    pub block_overlap: Option<f64>,
     /// Overlap of edge counts: the absolute overlap.
-    pub edge_overlap: f64,
+    pub edge_overlap: Option<f64>,
     /// Overlap of counts of call pairs: call site and callee.
-    pub call_overlap: f64,
+    pub call_overlap: Option<f64>,
     /// Overlap of entries of calling contexts.
-    pub context_overlap: f64,
+    pub context_overlap: Option<f64>,
     /// Overlap of time in calling contexts.
-    pub context_time_overlap: f64,
+    pub context_time_overlap: Option<f64>,
     /// Overlap of path counts.
-    pub path_overlap: f64,
+    pub path_overlap: Option<f64>,
     /// Agreement of branch biases.
-    pub relative_overlap: f64,
+    pub relative_overlap: Option<f64>,
     /// Wall weight matching of paths by flow.
-    pub wall_weight: f64,
+    pub wall_weight: Option<f64>,
     /// Errors of the counts of conditional branches.
     pub branches: ElementErrors,
     /// Errors of the counts of methods: entries and back edges taken.
@@ -159,7 +159,7 @@ impl<'a> Common<'a> {
         })
     }
 
-    fn relative_overlap(&self) -> f64 {
+    fn relative_overlap(&self) -> Option<f64> {
         let bias = |row: &Outcomes| row.taken.value / (row.taken + row.not_taken).value;
         let sampled = outcomes(self.sampled.profile);
         let estimated: FxHashMap<BlockId, f64> =
@@ -172,7 +172,7 @@ impl<'a> Common<'a> {
             agreement += count * (1.0 - (bias(&row) - guess).abs());
             weight += count;
         }
-        if 0.0 < weight { agreement / weight } else { 1.0 }
+        (0.0 < weight).then(|| agreement / weight)
     }
 }
 

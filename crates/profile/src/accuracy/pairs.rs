@@ -16,13 +16,11 @@ pub(super) fn pair(exact: &[(usize, f64)], sampled: &[(usize, f64)]) -> Vec<Pair
     pairs
 }
 
-/// Sum of the smaller of the two shares. Two empty profiles agree.
-pub(super) fn overlap(pairs: &[Pair]) -> f64 {
+/// Sum of the smaller of the two shares; nothing if there is nothing to judge by.
+pub(super) fn overlap(pairs: &[Pair]) -> Option<f64> {
     let (exact, sampled) = totals(pairs);
-    if exact <= 0.0 || sampled <= 0.0 {
-        return if exact == sampled { 1.0 } else { 0.0 };
-    }
-    pairs.iter().map(|pair| (pair.exact / exact).min(pair.sampled / sampled)).sum()
+    let common = || pairs.iter().map(|pair| (pair.exact / exact).min(pair.sampled / sampled)).sum();
+    (0.0 < exact).then(|| if 0.0 < sampled { common() } else { 0.0 })
 }
 
 /// Sampled over exact total. Two empty profiles agree.
@@ -55,17 +53,23 @@ pub(super) fn hot_error(pairs: &[Pair], hot_share: f64) -> f64 {
     missed as f64 / n_hot as f64
 }
 
-/// Wall's weight matching: the exact weight of hot elements among the top estimated ones, over that of all hot elements.
-pub(super) fn wall_weight(pairs: &[Pair], hot_share: f64) -> f64 {
-    let threshold = totals(pairs).0 * hot_share;
+/// Wall's weight matching: the exact weight of hot elements among the top estimated ones, over that of all hot elements. Nothing if there is nothing
+/// to judge by.
+pub(super) fn wall_weight(pairs: &[Pair], hot_share: f64) -> Option<f64> {
+    let total = totals(pairs).0;
+    if total <= 0.0 {
+        return None;
+    }
+    let threshold = total * hot_share;
     let hot: Vec<usize> = (0..pairs.len()).filter(|&index| threshold < pairs[index].exact).collect();
     let hot_weight: f64 = hot.iter().map(|&index| pairs[index].exact).sum();
     if hot.is_empty() {
-        return 1.0;
+        return Some(1.0);
     }
     let guessed = top(pairs, hot.len(), |pair| pair.sampled);
     let found = guessed.iter().map(|&index| pairs[index].exact).filter(|&weight| threshold < weight);
-    found.sum::<f64>() / hot_weight
+    // The sum of nothing is -0.
+    Some(found.sum::<f64>() / hot_weight + 0.0)
 }
 
 fn totals(pairs: &[Pair]) -> (f64, f64) {
@@ -98,10 +102,10 @@ mod tests {
     fn overlap_takes_the_smaller_share() {
         // Shares 1/2, 1/4, 1/4, 0 against 1/4, 1/4, 0, 1/2.
         let half = pairs(&[(50.0, 1.0), (25.0, 1.0), (25.0, 0.0), (0.0, 2.0)]);
-        assert_eq!(overlap(&half), 0.5);
-        assert_eq!(overlap(&pairs(&[(3.0, 300.0), (1.0, 100.0)])), 1.0);
-        assert_eq!(overlap(&[]), 1.0);
-        assert_eq!(overlap(&pairs(&[(1.0, 0.0)])), 0.0);
+        assert_eq!(overlap(&half), Some(0.5));
+        assert_eq!(overlap(&pairs(&[(3.0, 300.0), (1.0, 100.0)])), Some(1.0));
+        assert_eq!(overlap(&pairs(&[(1.0, 0.0)])), Some(0.0));
+        assert_eq!((overlap(&[]), overlap(&pairs(&[(0.0, 1.0)]))), (None, None));
     }
 
     #[test]
@@ -129,9 +133,9 @@ mod tests {
     fn wall_weights_what_both_call_hot() {
         // Total 1000, hot above 100: 500, 300, 150. The estimate's top three are 500, 50 and 150.
         let figures = pairs(&[(500.0, 9.0), (300.0, 1.0), (150.0, 5.0), (50.0, 7.0)]);
-        assert_eq!(wall_weight(&figures, 0.1), 650.0 / 950.0);
-        assert_eq!(wall_weight(&pairs(&[(0.0, 3.0)]), 0.1), 1.0);
+        assert_eq!(wall_weight(&figures, 0.1), Some(650.0 / 950.0));
+        assert_eq!(wall_weight(&pairs(&[(0.0, 3.0)]), 0.1), None);
         // A path that was not sampled is not guessed.
-        assert_eq!(wall_weight(&pairs(&[(500.0, 0.0), (500.0, 1.0)]), 0.1), 0.5);
+        assert_eq!(wall_weight(&pairs(&[(500.0, 0.0), (500.0, 1.0)]), 0.1), Some(0.5));
     }
 }
