@@ -123,7 +123,7 @@ fn a_terminal_gets_a_pager_and_colours() {
     let plain = on_a_terminal(&workshop, &format!("NO_COLOR=1 {strobe} edges --no-pager {profile}"));
     assert!(plain.contains("Hot edges") && !plain.contains("paged: ") && !plain.contains("\x1b[1m"), "{plain}");
     let json = on_a_terminal(&workshop, &format!("{strobe} edges --json {profile}"));
-    assert!(json.contains("\"schema\": 1") && !json.contains("paged: "), "{json}");
+    assert!(json.contains("\"schema\": 2") && !json.contains("paged: "), "{json}");
     let without = on_a_terminal(&workshop, &format!("PAGER=/no/such/pager {strobe} edges {profile}"));
     assert!(without.contains("Hot edges"), "{without}");
 }
