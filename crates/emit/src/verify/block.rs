@@ -107,7 +107,7 @@ impl Walker<'_, '_> {
         needs: Needs,
     ) -> Result<Option<u32>, Fault> {
         let Site { insn, original, copy } = site;
-        self.check_recovery(copy, &State::clean(Point::At(original), Needs::ALL))?;
+        self.check_recovery_at_twin(copy, original)?;
         let copied = body::decode(self.index, copy).ok_or(Fault::Instruction { at: copy })?;
         if body::is_same(self.module.base, insn, &copied) {
             self.visit(copy, insn.len());
@@ -192,7 +192,7 @@ impl Walker<'_, '_> {
     fn branch(&mut self, id: BlockId, site: Site<'_>, target: Svma, next: Svma) -> Result<(), Fault> {
         let Site { insn, original, copy } = site;
         let fault = Fault::Transfer { at: copy };
-        self.check_recovery(copy, &State::clean(Point::At(original), Needs::ALL))?;
+        self.check_recovery_at_twin(copy, original)?;
         let copied = body::decode(self.index, copy).ok_or(fault)?;
         let has_flags = insn.is_jcc_short_or_near();
         let is_jump_on =

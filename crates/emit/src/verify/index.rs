@@ -1,6 +1,6 @@
 //! Twins by original address, and the runs.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 
 use image::Svma;
 use rustc_hash::FxHashMap;
@@ -18,6 +18,8 @@ pub(super) struct Index<'a> {
     pub code: &'a [u8],
     leaders: FxHashMap<Original, Leader>,
     landings: FxHashMap<Original, u32>,
+    /// The run that was asked for last: most questions are about it or the next.
+    last_run: Cell<usize>,
     /// Where the stub is that accesses memory, when that is known.
     access_stub: OnceCell<Option<u32>>,
 }
@@ -63,7 +65,7 @@ impl<'a> Index<'a> {
         let starts_at_zero = copy.runs.first().is_some_and(|run| run.copy == 0);
         let is_sorted = copy.runs.is_sorted_by(|a, b| a.copy < b.copy);
         if starts_at_zero && is_sorted && lengths as usize == copy.lengths.len() {
-            Ok(Index { copy, code, leaders, landings, access_stub: OnceCell::new() })
+            Ok(Index { copy, code, leaders, landings, last_run: Cell::new(0), access_stub: OnceCell::new() })
         } else {
             Err(error(0, Fault::Runs))
         }
@@ -89,8 +91,15 @@ impl<'a> Index<'a> {
 
     /// The rule for an address in the copy.
     pub fn run(&self, at: u32) -> Option<&'a Run> {
-        let index = self.copy.runs.partition_point(|run| run.copy <= at).checked_sub(1)?;
-        self.copy.runs.get(index)
+        let runs = &self.copy.runs;
+        let is_in = |&index: &usize| {
+            runs.get(index).is_some_and(|run| run.copy <= at) && runs.get(index + 1).is_none_or(|next| at < next.copy)
+        };
+        let last = self.last_run.get();
+        let near = [last, last + 1].into_iter().find(is_in);
+        let index = near.or_else(|| runs.partition_point(|run| run.copy <= at).checked_sub(1))?;
+        self.last_run.set(index);
+        runs.get(index)
     }
 
     /// Whether a byte may be there that nothing leads to.

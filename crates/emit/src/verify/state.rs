@@ -238,24 +238,22 @@ impl State {
 
     /// Whether the program is at this address.
     pub fn is_at(&self, address: Value) -> bool {
-        match self.point {
-            Point::At(at) => address == Value::Address(at) || self.is_at_alias(address),
-            Point::Target => address == Value::Target,
-        }
-    }
-
-    fn is_at_alias(&self, address: Value) -> bool {
-        let has_flags = self.flags == Flags::Program && self.live.flags;
-        self.alias.is_some_and(|alias| address == Value::Address(alias.jump) && (has_flags || !alias.needs_flags))
+        self.in_hand().is_at(address)
     }
 
     /// Whether all that is live is the program's.
     pub fn is_restored(&self) -> bool {
-        self.flags_are_right() && (0..16).all(|number| self.is_right(number, self.registers[number]))
+        self.in_hand().is_restored()
     }
 
     pub fn flags_are_right(&self) -> bool {
-        self.flags == Flags::Program || !self.live.flags
+        self.in_hand().flags_are_right()
+    }
+
+    /// What a recovery may change, as it is.
+    pub fn in_hand(&self) -> InHand<'_> {
+        let [rax, rcx, rdx, ..] = self.registers;
+        InHand { state: self, registers: [rax, rcx, rdx], flags: self.flags }
     }
 
     /// When `rcx` is what a system call makes it, it may be used like any other register that nobody needs.
@@ -269,6 +267,42 @@ impl State {
         if let Some(rcx) = self.rcx_is.filter(|_| number == RCX) {
             return value == Value::Address(rcx);
         }
-        value == Value::Program || !self.live.register(number)
+        matches!(value, Value::Program) || !self.live.register(number)
+    }
+}
+
+/// A state in which the registers that probes use and the flags are others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InHand<'s> {
+    state: &'s State,
+    /// `rax`, `rcx` and `rdx`.
+    pub registers: [Value; 3],
+    pub flags: Flags,
+}
+
+impl InHand<'_> {
+    /// Whether the program is at this address.
+    pub fn is_at(&self, address: Value) -> bool {
+        match self.state.point {
+            Point::At(at) => address == Value::Address(at) || self.is_at_alias(address),
+            Point::Target => address == Value::Target,
+        }
+    }
+
+    fn is_at_alias(&self, address: Value) -> bool {
+        let has_flags = self.flags == Flags::Program && self.state.live.flags;
+        let alias = self.state.alias;
+        alias.is_some_and(|alias| address == Value::Address(alias.jump) && (has_flags || !alias.needs_flags))
+    }
+
+    /// Whether all that is live is the program's.
+    pub fn is_restored(&self) -> bool {
+        let others = self.state.registers.iter().skip(self.registers.len());
+        let mut registers = self.registers.iter().chain(others).enumerate();
+        self.flags_are_right() && registers.all(|(number, &value)| self.state.is_right(number, value))
+    }
+
+    fn flags_are_right(&self) -> bool {
+        matches!(self.flags, Flags::Program) || !self.state.live.flags
     }
 }

@@ -13,7 +13,7 @@ use super::cycles::Ways;
 use super::events::Expected;
 use super::exact::{Cells, Duties, Duty};
 use super::index::{Index, offset_of};
-use super::state::{Point, State};
+use super::state::{Needs, Point, State};
 use super::step::{Step, step};
 use super::transfer::Pending;
 use super::{Fault, SAMPLE, VerifyError, body, recovery};
@@ -200,56 +200,61 @@ impl<'a, 'data> Walker<'a, 'data> {
         let mut to_do = vec![(start, state)];
         let mut seen: Vec<(u32, State)> = Vec::new();
         let mut n_steps = 0;
-        while let Some((at, mut state)) = to_do.pop() {
-            state.forget_rcx();
-            let may_land = before != Some(state.point) && (task.goal != Goal::BlockAgain || n_steps > 0);
-            if may_land && let Some(here) = self.landing(at, &state, task)? {
-                if !state.is_restored() || state.why.is_some() || state.written.is_some() {
-                    return Err(Fault::Clobbered { at });
+        while let Some((mut at, mut state)) = to_do.pop() {
+            // States are large: one way is gone to its end with the same one.
+            loop {
+                state.forget_rcx();
+                let may_land = before != Some(state.point) && (task.goal != Goal::BlockAgain || n_steps > 0);
+                if may_land && let Some(here) = self.landing(at, &state, task)? {
+                    if !state.is_restored() || state.why.is_some() || state.written.is_some() {
+                        return Err(Fault::Clobbered { at });
+                    }
+                    self.check_writes(at, &state, &task.duty)?;
+                    self.check_event(at, &state, Some(&here))?;
+                    self.check_accesses(at, &state, Some(&here))?;
+                    landing = Some(here);
+                    break;
                 }
-                self.check_writes(at, &state, &task.duty)?;
-                self.check_event(at, &state, Some(&here))?;
-                self.check_accesses(at, &state, Some(&here))?;
-                landing = Some(here);
-                continue;
-            }
-            n_steps += 1;
-            if n_steps > MAX_STEPS {
-                return Err(Fault::Endless { at: start });
-            }
-            self.check_recovery(at, &state)?;
-            let insn = body::decode(self.index, at).ok_or(Fault::Probe { at })?;
-            self.visit(at, insn.len());
-            if insn.code() == Code::Push_rm64 && insn.memory_base() == Register::RIP {
-                self.visit(offset_of(insn.memory_displacement64()), 8);
-            }
-            let next = at + insn.len() as u32;
-            let step = step(self.index, &mut state, &task.pending, &insn).ok_or(Fault::Probe { at })?;
-            let is_back = matches!(step, Step::Back(_));
-            let mut go = |target: u32, state: State| {
+                n_steps += 1;
+                if n_steps > MAX_STEPS {
+                    return Err(Fault::Endless { at: start });
+                }
+                self.check_recovery(at, &state)?;
+                let insn = body::decode(self.index, at).ok_or(Fault::Probe { at })?;
+                self.visit(at, insn.len());
+                if insn.code() == Code::Push_rm64 && insn.memory_base() == Register::RIP {
+                    self.visit(offset_of(insn.memory_displacement64()), 8);
+                }
+                let next = at + insn.len() as u32;
+                let step = step(self.index, &mut state, &task.pending, &insn).ok_or(Fault::Probe { at })?;
+                let is_back = matches!(step, Step::Back(_));
+                let target = match step {
+                    Step::Next => next,
+                    Step::Jump(target) | Step::Back(target) => target,
+                    Step::Branch(target, taken) => {
+                        to_do.push((next, std::mem::replace(&mut state, *taken)));
+                        target
+                    }
+                    Step::Gone if self.stays() => {
+                        self.check_event(at, &state, None)?;
+                        self.check_accesses(at, &state, None)?;
+                        self.check_gone(at, &state, task, before)?;
+                        break;
+                    }
+                    Step::Gone => {
+                        self.check_event_departure(at, &state, task.goal)?;
+                        check_departure(at, &state, &task.pending)?;
+                        break;
+                    }
+                };
                 // Ways meet again where they come back from behind the function, and searches come round until nothing new is known.
-                let meets_others = is_back || target <= at;
-                if !meets_others || !seen.contains(&(target, state)) {
-                    to_do.push((target, state));
-                    seen.extend(meets_others.then_some((target, state)));
+                if is_back || target <= at {
+                    if seen.contains(&(target, state)) {
+                        break;
+                    }
+                    seen.push((target, state));
                 }
-            };
-            match step {
-                Step::Next => go(next, state),
-                Step::Jump(target) | Step::Back(target) => go(target, state),
-                Step::Branch(target, taken) => {
-                    go(next, state);
-                    go(target, *taken);
-                }
-                Step::Gone if self.stays() => {
-                    self.check_event(at, &state, None)?;
-                    self.check_accesses(at, &state, None)?;
-                    self.check_gone(at, &state, task, before)?;
-                }
-                Step::Gone => {
-                    self.check_event_departure(at, &state, task.goal)?;
-                    check_departure(at, &state, &task.pending)?;
-                }
+                at = target;
             }
         }
         Ok(landing)
@@ -289,6 +294,15 @@ impl<'a, 'data> Walker<'a, 'data> {
     pub fn record(&self, block: Original) -> u32 {
         let offset = SAMPLE.module_base - SAMPLE.cluster_lo + u64::from(block.0);
         (self.module.options.cluster as u32) << RECORD_ADDRESS_BITS | offset as u32
+    }
+
+    /// Whether the rule at the twin of an instruction is that of the program's own state.
+    pub fn check_recovery_at_twin(&self, at: u32, original: Original) -> Result<(), Fault> {
+        let run = self.index.run(at).ok_or(Fault::Recovery { at })?;
+        if run.kind == kind::STRAIGHT && run.original.wrapping_add(at - run.copy) == original.0 {
+            return Ok(());
+        }
+        self.check_recovery(at, &State::clean(Point::At(original), Needs::ALL))
     }
 
     pub fn check_recovery(&self, at: u32, state: &State) -> Result<(), Fault> {
