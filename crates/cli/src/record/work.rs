@@ -55,13 +55,13 @@ impl Work {
     pub fn start(translator: Arc<Translator>, done: Sender<Done>) -> Work {
         let shared = Arc::new(Shared::default());
         let for_worker = Arc::clone(&shared);
-        let (send_placed, placed) = channel::<(FileKey, Done)>();
+        let (send_performed, performed) = channel::<Performed>();
         let for_indexer = Arc::clone(&translator);
         let counted = Arc::clone(&shared);
         // Control flow may take its time; the next module should not wait for it.
         std::thread::spawn(move || {
-            for (key, each) in placed {
-                if let Ok((translation, _)) = &each.result {
+            for Performed { key, to_index, done: each } in performed {
+                if let Some(translation) = &to_index {
                     let _ = for_indexer.find_code(&key, translation);
                 }
                 let _ = done.send(each);
@@ -70,9 +70,9 @@ impl Work {
         });
         let worker = std::thread::spawn(move || {
             while let Some(job) = for_worker.next() {
-                let result = perform(&translator, &job);
+                let performed = perform(&translator, job);
                 for_worker.queue.lock().unwrap_or_else(PoisonError::into_inner).n_indexing += 1;
-                let _ = send_placed.send((job.key, Done { pid: job.process.pid(), module: job.module, result }));
+                let _ = send_performed.send(performed);
                 let mut queue = for_worker.queue.lock().unwrap_or_else(PoisonError::into_inner);
                 (queue.is_busy, queue.busy_with) = (false, None);
             }
@@ -150,8 +150,22 @@ impl Shared {
     }
 }
 
-fn perform(translator: &Translator, job: &Job) -> Result<(Arc<Translation>, Placed), String> {
-    let translation = translator.get(&job.key)?;
-    let placed = job.process.place(&job.module, &translation.copy).map_err(|error| error.to_string())?;
-    Ok((translation, placed))
+/// A job that has been done, and what is left to do for it.
+struct Performed {
+    key: FileKey,
+    /// A module whose control flow is to be found.
+    to_index: Option<Arc<Translation>>,
+    done: Done,
+}
+
+fn perform(translator: &Translator, job: Job) -> Performed {
+    let Job { process, module, key, .. } = job;
+    let translated = translator.get(&key);
+    let placed = translated.clone().and_then(|translation| {
+        let placed = process.place(&module, &translation.copy).map_err(|error| error.to_string())?;
+        Ok((translation, placed))
+    });
+    // When the process is gone before a new copy is in place, the next run should find the control flow beside the copy in the cache.
+    let to_index = translated.ok().filter(|translation| placed.is_ok() || !translation.from_cache);
+    Performed { key, to_index, done: Done { pid: process.pid(), module, result: placed } }
 }

@@ -66,6 +66,18 @@ impl Drop for Group {
 }
 
 #[test]
+fn a_program_that_ends_while_it_is_translated_leaves_all_to_the_next_run() {
+    let fixture = Fixture::unrecorded(BUSY, &["gcc", "-O1"]);
+    fixture.printed(&["record", "--quiet", "--", "perl", "-e", "for (1..3000000) {}"]);
+    let files = fs::read_dir(fixture.path("cache/strobe")).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+    let of_perl: Vec<_> = files.filter(|path| name(path).starts_with("perl-")).collect();
+    let copies: Vec<_> = of_perl.iter().filter(|path| path.extension().is_some_and(|kind| kind == "copy")).collect();
+    assert!(!copies.is_empty(), "{of_perl:?}");
+    assert!(copies.iter().all(|copy| copy.with_extension("code").exists()), "{of_perl:?}");
+}
+
+#[test]
 fn a_recording_that_was_killed_says_what_it_cost() {
     let fixture = busy();
     let again = format!("for i in $(seq 200); do {}; done", fixture.program.display());
