@@ -10,6 +10,9 @@
 //!
 //! Distances that are no larger than their noise mean nothing, and then the second is taken as it is. As in [`super::weights`], the square of the share is
 //! used: where weights do say something, they stay. `docs/accuracy.md` has what it is worth.
+//!
+//! **Error.** What is steady need not be right. The square of a distance is that of the bias and `v`, on average; so a combination that has moved an estimate by `m`, with the share
+//! `s` of the second, has a squared bias of about `m^2 - s^2 v` beside its variance.
 
 use crate::estimate::Estimate;
 
@@ -41,6 +44,11 @@ impl Shrink {
     pub fn apply(self, weighted: f64, plain: f64) -> f64 {
         weighted + self.share * (self.scale * plain - weighted)
     }
+
+    /// The square of what a combination is wrong by that is so far from a weighted count of this variance.
+    pub fn squared_bias(self, moved: f64, variance: f64) -> f64 {
+        (moved * moved - self.share * self.share * variance).max(0.0)
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +79,14 @@ mod tests {
         let half = shrink(&[(60.0, 300.0, 1.0), (20.0, 100.0, 3.0)]);
         assert!((half.apply(60.0, 1.0) + half.apply(20.0, 3.0) - 80.0).abs() < 1e-12);
         assert!((0.0..1.0).contains(&half.share), "{half:?}");
+    }
+
+    #[test]
+    fn only_what_moves_further_than_chance_would_is_biased() {
+        let noise = shrink(&[(60.0, 900.0, 4.0), (20.0, 900.0, 4.0)]);
+        assert_eq!((noise.squared_bias(-20.0, 900.0), noise.squared_bias(50.0, 900.0)), (0.0, 1600.0));
+        let known = Shrink { share: 0.5, scale: 1.0 };
+        assert_eq!(known.squared_bias(20.0, 400.0), 300.0);
     }
 
     #[test]

@@ -114,6 +114,25 @@ pub(super) struct Weights {
     n_ticks: f64,
 }
 
+/// Weights drawn towards equal ones.
+#[derive(Debug)]
+pub(super) struct Damped {
+    /// `W_s`.
+    pub scales: Vec<f64>,
+    shrink: Shrink,
+    /// What is estimated with the weights as they were.
+    undamped: Vec<Estimate>,
+}
+
+impl Damped {
+    /// Adds what equal weights are wrong by to the variance of estimates that were made with [`Damped::scales`].
+    pub fn add_bias(&self, estimates: &mut [Estimate]) {
+        for (estimate, undamped) in estimates.iter_mut().zip(&self.undamped) {
+            estimate.variance += self.shrink.squared_bias(estimate.value - undamped.value, undamped.variance);
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Weight {
     durations: DurationSums,
@@ -332,7 +351,7 @@ impl Strata {
     }
 
     /// Weights as far as they say more than chance: see [`super::shrink`]. They are judged by the events that are asked for.
-    pub fn damped(&self, weights: &Weights, n_events: usize, is_judged: impl Fn(EventId) -> bool) -> Vec<f64> {
+    pub fn damped(&self, weights: &Weights, n_events: usize, is_judged: impl Fn(EventId) -> bool) -> Damped {
         let mut plain = vec![0.0; n_events];
         for cell in self.cells.iter().filter(|cell| is_judged(cell.event)) {
             plain[cell.event.index()] += cell.k + cell.open;
@@ -340,7 +359,8 @@ impl Strata {
         let estimates = self.estimates(weights, n_events);
         let judged = estimates.iter().zip(&plain).filter(|&(_, &plain)| plain > 0.0);
         let shrink = Shrink::of(judged.map(|(estimate, &plain)| (*estimate, plain)));
-        weights.rows.iter().map(|row| shrink.apply(row.scale, 1.0)).collect()
+        let scales = weights.rows.iter().map(|row| shrink.apply(row.scale, 1.0)).collect();
+        Damped { scales, shrink, undamped: estimates }
     }
 
     /// How much of an estimate rests on one stratum; see [`concentration`].

@@ -40,14 +40,19 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let weigh = |scales: &[f64]| builder.strata.weigh(scales, &slowness, &phases, builder.user.n_ticks());
     let n_events = known.events.len();
     let is_edge = |event| matches!(known.events.get(event), Event::Edge { .. });
-    let weights = weigh(&builder.strata.damped(&weigh(&scales), n_events, is_edge));
+    let damped = builder.strata.damped(&weigh(&scales), n_events, is_edge);
+    let weights = weigh(&damped.scales);
     let errors = weights.model_errors();
     // Weights of strata of one phase are wrong independently of each other, the more so for events of few strata.
     let of_strata = accounts.model_noise * builder.strata.concentration(&weights, n_events);
     let is_complete = builder.options.coverage == Coverage::Complete;
     let estimates = match is_complete {
         true => builder.strata.exact(n_events),
-        false => builder.strata.estimates(&weights, n_events),
+        false => {
+            let mut estimates = builder.strata.estimates(&weights, n_events);
+            damped.add_bias(&mut estimates);
+            estimates
+        }
     };
     let mut profile = Profile {
         facts: facts(builder, unknown_ns),
