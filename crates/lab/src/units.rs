@@ -150,11 +150,13 @@ pub fn measure(strobe: &Path, folder: &Path, n_rounds: usize) -> anyhow::Result<
 /// Ratios to plain, with intervals.
 #[must_use]
 pub fn table(measured: &[Measured]) -> Table {
-    let heading = ["interpreter", "plain again", "interval", "recorded", "interval", "accounted", "without ticks"];
+    let heading =
+        ["interpreter", "rounds", "plain again", "interval", "recorded", "interval", "accounted", "without ticks"];
     let mut table = Table::new(&heading);
     for one in measured {
         table.row([
             one.name.clone(),
+            one.again.len().to_string(),
             format!("{:.4}", median(&one.again)),
             interval(&one.again),
             format!("{:.4}", median(&one.recorded)),

@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use profile::Profile;
 use profile::accuracy::{Of, compare, honesty};
-use profile::model::{BlockEnd, BlockId, Call};
+use profile::model::{BlockEnd, Call};
 use profile::query::scale_factor;
-use profile::{Estimate, Profile};
 
 use crate::claims::machine;
 use crate::corpus::{Data, Size, Workload};
@@ -100,7 +100,6 @@ impl Bench {
         let context_overlap = |sampled: &Profile| compare(&contexts, sampled).context_overlap;
         let contexts = [&merged, &raw(&merged)].map(context_overlap);
         leave_out_uncounted_calls(&mut merged, truth);
-        leave_out_uncounted_functions(&mut merged, truth);
         let sum = |name: &str| -> anyhow::Result<f64> {
             let values = facts.iter().map(|facts| {
                 let text = facts.get(name).with_context(|| format!("{}: no fact {name}", workload.name))?;
@@ -171,28 +170,6 @@ fn leave_out_uncounted_calls(sampled: &mut Profile, truth: &Profile) {
         let calls = std::mem::take(&mut sampled.calls);
         sampled.calls = calls.into_iter().filter(|call| !is_computed(sampled, call)).collect();
     }
-}
-
-/// Functions with too many paths for an exact recording of paths have no counts there, and those of a sampled one cannot be judged.
-fn leave_out_uncounted_functions(sampled: &mut Profile, truth: &Profile) {
-    let mut counted: BTreeSet<(&str, u64)> = BTreeSet::new();
-    for block in truth.blocks.iter().filter(|block| block.count.value > 0.0) {
-        let function = &truth.functions[block.function.index()];
-        counted.insert((truth.modules[function.module.index()].path.as_str(), function.address));
-    }
-    let is_counted: Vec<bool> = sampled
-        .functions
-        .iter()
-        .map(|function| counted.contains(&(sampled.modules[function.module.index()].path.as_str(), function.address)))
-        .collect();
-    let function_of: Vec<usize> = sampled.blocks.iter().map(|block| block.function.index()).collect();
-    let of_block = |block: BlockId| is_counted[function_of[block.index()]];
-    let blocks = sampled.blocks.iter_mut().map(|row| (is_counted[row.function.index()], &mut row.count));
-    let edges = sampled.edges.iter_mut().map(|row| (of_block(row.from), &mut row.count));
-    let paths = sampled.paths.iter_mut().map(|row| (is_counted[row.function.index()], &mut row.count));
-    let calls = sampled.calls.iter_mut().map(|row| (of_block(row.site), &mut row.count));
-    let counts = blocks.chain(edges).chain(paths).chain(calls).filter(|(is_counted, _)| !is_counted);
-    counts.for_each(|(_, count)| *count = Estimate::default());
 }
 
 /// The profile that says of the run what bursts saw, unweighted.
