@@ -1,11 +1,14 @@
 /* Tells its process id, then computes for a while in two threads and in calls that block: for those who attach to it
- * or kill it meanwhile. The result is in a file as well, for when nobody reads its output any more. */
+ * or kill it meanwhile. The result is in a file as well, for when nobody reads its output any more. With another argument
+ * it goes on computing, to no effect on the result, until there is a file "released": for those who take their time. */
 #include "check.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <unistd.h>
 
 static unsigned n_rounds;
+static int is_held;
 
 static void write_file(const char *name, const char *format, unsigned long long value) {
     char part[64];
@@ -22,11 +25,14 @@ static void *run(void *seed) {
         if (i % 20 == 0)
             CHECK(poll(NULL, 0, 1) == 0 || errno == EINTR);
     }
+    while (is_held && access("released", F_OK) != 0)
+        busy(digest, 100000);
     return (void *)(uintptr_t)digest;
 }
 
 int main(int argc, char **argv) {
     n_rounds = 60 * scale_of(argc, argv);
+    is_held = argc > 2;
     write_file("pid", "%llu\n", (unsigned long long)getpid());
     pthread_t thread;
     void *other;
@@ -35,6 +41,7 @@ int main(int argc, char **argv) {
     CHECK_EQUAL(pthread_join(thread, &other), 0);
     digest = mix(digest, (uintptr_t)other);
     CHECK_EQUAL(unlink("pid"), 0);
+    CHECK(!is_held || unlink("released") == 0);
     write_file("result", "%016llx\n", digest);
     report("spin", digest);
     return 6;

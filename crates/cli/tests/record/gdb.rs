@@ -14,8 +14,8 @@ const SESSIONS: [&[&str]; 2] = [
 
 #[test]
 fn gdb_attaches() {
-    let executable = Program::new("spin.c").flags(&["-g"]).build();
-    let native = run_native(&executable);
+    let native = run_native(&Program::new("spin.c").build());
+    let executable = Program::new("spin.c").flags(&["-g"]).arguments(&["held"]).build();
     for settings in SETTINGS {
         let what = format!("gdb and strobe record {}", settings.join(" "));
         let mut running = start_recorded(&executable, settings);
@@ -23,6 +23,7 @@ fn gdb_attaches() {
         for session in SESSIONS {
             debug(pid.trim(), session);
         }
+        running.give_file("released");
         expect_same(&what, &native, &finish(&what, running));
     }
 }

@@ -109,6 +109,11 @@ impl Running {
         Ok(content.expect("just seen"))
     }
 
+    /// Makes an empty file in the working directory.
+    pub fn give_file(&self, name: &str) {
+        File::create(self.folder.join("files").join(name)).expect("a writable folder");
+    }
+
     pub fn wait_until(&mut self, mut is_done: impl FnMut(&mut Running) -> bool) -> Result<(), Hang> {
         while !is_done(self) {
             if Instant::now() > self.deadline {
