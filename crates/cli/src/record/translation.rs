@@ -101,6 +101,11 @@ impl Translator {
         Translator { cache, content, keeps_flow, guide, n_threads, n_done: AtomicU32::new(0), known: Mutex::default() }
     }
 
+    /// Whether the translation was made now and is in the cache for the next run.
+    pub fn has_cached(&self, translation: &Translation) -> bool {
+        self.cache.is_some() && !translation.from_cache
+    }
+
     /// A number that changes as long as translating gets on.
     pub fn progress(&self) -> u32 {
         self.n_done.load(Ordering::Relaxed)

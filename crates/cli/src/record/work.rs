@@ -166,6 +166,6 @@ fn perform(translator: &Translator, job: Job) -> Performed {
         Ok((translation, placed))
     });
     // When the process is gone before a new copy is in place, the next run should find the control flow beside the copy in the cache.
-    let to_index = translated.ok().filter(|translation| placed.is_ok() || !translation.from_cache);
+    let to_index = translated.ok().filter(|translation| placed.is_ok() || translator.has_cached(translation));
     Performed { key, to_index, done: Done { pid: process.pid(), module, result: placed } }
 }

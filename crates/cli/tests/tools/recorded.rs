@@ -67,7 +67,7 @@ impl Drop for Group {
 
 #[test]
 fn a_program_that_ends_while_it_is_translated_leaves_all_to_the_next_run() {
-    let fixture = Fixture::unrecorded(BUSY, &["gcc", "-O1"]);
+    let fixture = busy();
     fixture.printed(&["record", "--quiet", "--", "perl", "-e", "for (1..3000000) {}"]);
     let files = fs::read_dir(fixture.path("cache/strobe")).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
