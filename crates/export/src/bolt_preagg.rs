@@ -110,6 +110,7 @@ mod tests {
             n_insns: 3,
             end: BlockEnd::Branch,
             count: Estimate::default(),
+            self_ns: Estimate::default(),
         };
         (0..n).map(block).collect()
     }

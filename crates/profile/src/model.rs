@@ -91,8 +91,29 @@ pub struct Profile {
     /// against each other; 0 in an exact profile. It does not cancel in shares of all counts, but in ratios within one loop or function, and between recordings of the
     /// same program.
     pub mix_error: f64,
+    /// CPU time of the whole run by the kernel's account; zero if it is not known.
+    pub measured_cpu: CpuTime,
+    /// CPU time in user code, in nanoseconds, at ticks that started no burst: nothing is known of what ran then. It is 0 in an exact profile.
+    pub unwatched_ns: f64,
     /// Path ends whose path had begun before the burst or was longer than it: counted in blocks and edges, but on no path.
     pub unobserved_flow: Estimate,
+}
+
+/// CPU time as the kernel accounts for it, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuTime {
+    /// In user mode.
+    pub user_ns: f64,
+    /// In the kernel.
+    pub system_ns: f64,
+}
+
+impl CpuTime {
+    /// Both together.
+    #[must_use]
+    pub fn total_ns(self) -> f64 {
+        self.user_ns + self.system_ns
+    }
 }
 
 /// A file with code.
@@ -138,6 +159,8 @@ pub struct Block {
     pub end: BlockEnd,
     /// How often it ran.
     pub count: Estimate,
+    /// User CPU time in it, in nanoseconds.
+    pub self_ns: Estimate,
 }
 
 /// How a block ends.

@@ -14,7 +14,9 @@ pub fn scale(profile: &Profile, factor: f64) -> Profile {
     for row in &mut scaled.functions {
         [&mut row.entries, &mut row.self_ns].into_iter().for_each(by_factor);
     }
-    scaled.blocks.iter_mut().for_each(|row| by_factor(&mut row.count));
+    for row in &mut scaled.blocks {
+        [&mut row.count, &mut row.self_ns].into_iter().for_each(by_factor);
+    }
     scaled.edges.iter_mut().for_each(|row| by_factor(&mut row.count));
     for row in &mut scaled.paths {
         [&mut row.count, &mut row.self_ns].into_iter().for_each(by_factor);
@@ -37,5 +39,9 @@ pub fn scale(profile: &Profile, factor: f64) -> Profile {
     }
     by_factor(&mut scaled.unobserved_flow);
     scaled.unseen_at_most *= factor;
+    let measured = &mut scaled.measured_cpu;
+    for ns in [&mut measured.user_ns, &mut measured.system_ns, &mut scaled.unwatched_ns] {
+        *ns *= factor;
+    }
     scaled
 }

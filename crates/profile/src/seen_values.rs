@@ -69,6 +69,7 @@ mod tests {
             n_insns: 4,
             end: BlockEnd::Next,
             count,
+            self_ns: Estimate::default(),
         };
         let function = Function {
             module: ModuleId(0),

@@ -23,7 +23,10 @@ pub use reading::{Extent, count, facts, open, open_part};
 pub use recording::{ProcessId, Recording, save};
 
 /// Version of the schema, kept in the file as `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i32 = 9;
+pub const SCHEMA_VERSION: i32 = 10;
+
+/// The oldest version that can be read.
+pub(crate) const OLDEST_VERSION: i32 = 9;
 
 /// What a profile file says in `PRAGMA application_id`: "strb".
 pub const APPLICATION_ID: i32 = 0x7374_7262;

@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::fields::Damage;
 use crate::tables::{self, Failure, read_facts};
-use crate::{APPLICATION_ID, Error, SCHEMA_VERSION};
+use crate::{APPLICATION_ID, Error, OLDEST_VERSION, SCHEMA_VERSION};
 
 /// How long a reader waits for a write to end.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub fn open(path: &Path) -> Result<Profile, Error> {
 /// Reads a profile, or part of it.
 pub fn open_part(path: &Path, extent: Extent) -> Result<Profile, Error> {
     let (connection, version) = connect(path)?;
-    if version != SCHEMA_VERSION {
+    if version < OLDEST_VERSION {
         return Err(Error::Version { path: path.to_owned(), version });
     }
     let database = |cause| Error::database(path, cause);
@@ -46,7 +46,7 @@ pub fn open_part(path: &Path, extent: Extent) -> Result<Profile, Error> {
         let what = format!("{} of {n_bytes} bytes are there", metadata.len());
         return Err(Error::Damaged { path: path.to_owned(), what });
     }
-    tables::read(&transaction, helper(path), extent).map_err(|Failure { table, row, damage }| {
+    tables::read(&transaction, helper(path), version, extent).map_err(|Failure { table, row, damage }| {
         let what = match damage {
             Damage::Database(cause) => return Error::database(path, cause),
             Damage::Value { column } => format!("table {table}, row {row}, column {column}"),

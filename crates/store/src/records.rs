@@ -17,6 +17,11 @@ pub(crate) trait Record: Sized {
     /// Its columns after `id`, in the order in which they are encoded and decoded.
     const COLUMNS: &'static str;
 
+    /// What to read in a file of some version, in the same order; constants where the version has no such column.
+    fn columns_of(_version: i32) -> &'static str {
+        Self::COLUMNS
+    }
+
     /// The rows of a profile.
     fn rows(profile: &Profile) -> &Vec<Self>;
     /// The same, to be filled.
@@ -140,8 +145,18 @@ impl Record for Function {
 
 impl Record for Block {
     stored_in!("block", blocks);
-    const COLUMNS: &'static str =
-        "function, address, size, last_offset, n_insns, ending, count, count_variance, count_seen";
+    const COLUMNS: &'static str = "function, address, size, last_offset, n_insns, ending, count, count_variance, \
+                                   count_seen, self_ns, self_ns_variance, self_ns_seen";
+
+    fn columns_of(version: i32) -> &'static str {
+        const WITH_TIMES: i32 = 10;
+        match version < WITH_TIMES {
+            true => {
+                "function, address, size, last_offset, n_insns, ending, count, count_variance, count_seen, 0.0, 0.0, 0"
+            }
+            false => Self::COLUMNS,
+        }
+    }
 
     fn encode<'a>(&'a self, fields: &mut Fields<'a>) {
         fields.integer(self.function.0);
@@ -151,6 +166,7 @@ impl Record for Block {
         fields.integer(self.n_insns);
         fields.integer(self.end as u8);
         fields.estimate(self.count);
+        fields.estimate(self.self_ns);
     }
 
     fn decode(columns: &mut Columns<'_>) -> Result<Self, Damage> {
@@ -162,6 +178,7 @@ impl Record for Block {
             n_insns: columns.integer()?,
             end: BLOCK_ENDS[columns.below(BLOCK_ENDS.len())? as usize],
             count: columns.estimate()?,
+            self_ns: columns.estimate()?,
         })
     }
 

@@ -19,6 +19,8 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 -- Figures of the whole profile. `unseen_at_most` is what an event that was not seen can have counted at most, with 95 % confidence.
 -- `scale_error` is the standard deviation of the logarithm of a factor that all counts can be off by together, `mix_error` that of factors that
 -- counts of different phases of the program can be off by against each other.
+-- `user_ns` and `system_ns` are the CPU time of the run by the kernel's account, 0 if it is not known; `unwatched_ns` is the part of the
+-- time in user code of which nothing but the place is known, because no burst could start.
 -- `unobserved_flow` counts the ends of paths that had begun before the burst or were longer than it: they are in blocks and edges only.
 CREATE TABLE figure (
     name TEXT PRIMARY KEY,
@@ -63,7 +65,10 @@ CREATE TABLE block (
     ending INTEGER NOT NULL REFERENCES block_ending,
     count REAL NOT NULL,
     count_variance REAL NOT NULL,
-    count_seen INTEGER NOT NULL
+    count_seen INTEGER NOT NULL,
+    self_ns REAL NOT NULL,                  -- user time in it
+    self_ns_variance REAL NOT NULL,
+    self_ns_seen INTEGER NOT NULL
 );
 
 -- What the last instruction of a block does.

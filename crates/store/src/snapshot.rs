@@ -22,6 +22,15 @@ pub(crate) const MIX_ERROR: &str = "mix_error";
 /// Name of [`Profile::unseen_at_most`] among the figures.
 pub(crate) const UNSEEN_AT_MOST: &str = "unseen_at_most";
 
+/// Name of [`Profile::unwatched_ns`] among the figures.
+pub(crate) const UNWATCHED_NS: &str = "unwatched_ns";
+
+/// Name of the user time in [`Profile::measured_cpu`] among the figures.
+pub(crate) const USER_NS: &str = "user_ns";
+
+/// Name of the system time in [`Profile::measured_cpu`] among the figures.
+pub(crate) const SYSTEM_NS: &str = "system_ns";
+
 /// Name of [`Profile::unobserved_flow`] among the figures.
 pub(crate) const UNOBSERVED_FLOW: &str = "unobserved_flow";
 
@@ -104,6 +113,9 @@ fn write_figures(db: &Transaction<'_>, profile: &Profile) -> rusqlite::Result<()
     let mut insert = db.prepare_cached("INSERT OR REPLACE INTO figure VALUES (?, ?, ?, ?)")?;
     let figures = [
         (UNSEEN_AT_MOST, plain(profile.unseen_at_most)),
+        (UNWATCHED_NS, plain(profile.unwatched_ns)),
+        (USER_NS, plain(profile.measured_cpu.user_ns)),
+        (SYSTEM_NS, plain(profile.measured_cpu.system_ns)),
         (SCALE_ERROR, plain(profile.scale_error)),
         (MIX_ERROR, plain(profile.mix_error)),
         (UNOBSERVED_FLOW, profile.unobserved_flow),

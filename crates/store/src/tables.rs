@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use crate::fields::{Columns, Damage};
 use crate::reading::Extent;
 use crate::records::{Record, Tables, for_each_record};
-use crate::snapshot::{MIX_ERROR, SCALE_ERROR, UNOBSERVED_FLOW, UNSEEN_AT_MOST};
+use crate::snapshot::{MIX_ERROR, SCALE_ERROR, SYSTEM_NS, UNOBSERVED_FLOW, UNSEEN_AT_MOST, UNWATCHED_NS, USER_NS};
 
 /// Where reading failed.
 #[derive(Debug)]
@@ -34,13 +34,18 @@ impl Failure {
     }
 }
 
-/// Reads all tables. A helper must see the same state of the file.
-pub(crate) fn read(connection: &Connection, helper: Option<Connection>, extent: Extent) -> Result<Profile, Failure> {
+/// Reads all tables of a file of some version. A helper must see the same state of the file.
+pub(crate) fn read(
+    connection: &Connection,
+    helper: Option<Connection>,
+    version: i32,
+    extent: Extent,
+) -> Result<Profile, Failure> {
     let (code, flow) = match helper {
-        None => (read_code(connection, extent), read_flow(connection, extent)),
+        None => (read_code(connection, version, extent), read_flow(connection, version, extent)),
         Some(helper) => thread::scope(|scope| {
-            let flow = scope.spawn(move || read_flow(&helper, extent));
-            (read_code(connection, extent), flow.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            let flow = scope.spawn(move || read_flow(&helper, version, extent));
+            (read_code(connection, version, extent), flow.join().unwrap_or_else(|panic| resume_unwind(panic)))
         }),
     };
     let (code, flow) = (code?, flow?);
@@ -67,36 +72,36 @@ pub(crate) fn read_facts(connection: &Connection) -> rusqlite::Result<BTreeMap<S
 }
 
 macro_rules! read_tables {
-    ($connection:expr, $profile:expr, $($record:ty),*) => {$(
-        *<$record>::rows_mut(&mut $profile) = read_table::<$record>($connection)?;
+    ($connection:expr, $version:expr, $profile:expr, $($record:ty),*) => {$(
+        *<$record>::rows_mut(&mut $profile) = read_table::<$record>($connection, $version)?;
     )*};
 }
 
-fn read_code(connection: &Connection, extent: Extent) -> Result<Profile, Failure> {
+fn read_code(connection: &Connection, version: i32, extent: Extent) -> Result<Profile, Failure> {
     let mut profile = Profile {
         facts: read_facts(connection).map_err(|cause| Failure::of("fact", cause))?,
         ticks: read_ticks(connection).map_err(|cause| Failure::of("tick", cause))?,
         ..Profile::default()
     };
     read_figures(connection, &mut profile).map_err(|damage| Failure::of("figure", damage))?;
-    read_tables!(connection, profile, Module, Function, Block, Thread);
+    read_tables!(connection, version, profile, Module, Function, Block, Thread);
     if extent == Extent::Whole {
-        read_tables!(connection, profile, Edge);
+        read_tables!(connection, version, profile, Edge);
     }
     Ok(profile)
 }
 
-fn read_flow(connection: &Connection, extent: Extent) -> Result<Profile, Failure> {
+fn read_flow(connection: &Connection, version: i32, extent: Extent) -> Result<Profile, Failure> {
     let mut profile = Profile::default();
-    read_tables!(connection, profile, Path, Call, Context, Recursion, Loop, SystemCall);
+    read_tables!(connection, version, profile, Path, Call, Context, Recursion, Loop, SystemCall);
     if extent == Extent::Whole {
-        read_tables!(connection, profile, BranchHistory, NotedValue, ContextPath);
+        read_tables!(connection, version, profile, BranchHistory, NotedValue, ContextPath);
     }
     Ok(profile)
 }
 
-fn read_table<R: Record>(connection: &Connection) -> Result<Vec<R>, Failure> {
-    let sql = format!("SELECT id, {} FROM {} ORDER BY id", R::COLUMNS, R::TABLE);
+fn read_table<R: Record>(connection: &Connection, version: i32) -> Result<Vec<R>, Failure> {
+    let sql = format!("SELECT id, {} FROM {} ORDER BY id", R::columns_of(version), R::TABLE);
     let mut records = Vec::new();
     let failure = |row: usize, damage: Damage| Failure { table: R::TABLE, row, damage };
     let mut statement = connection.prepare(&sql).map_err(|cause| failure(0, cause.into()))?;
@@ -142,6 +147,9 @@ fn read_figures(connection: &Connection, profile: &mut Profile) -> Result<(), Da
         let mut columns = Columns::new(row, 0)?;
         let figure = columns.estimate()?;
         match columns.text()? {
+            UNWATCHED_NS => profile.unwatched_ns = figure.value,
+            USER_NS => profile.measured_cpu.user_ns = figure.value,
+            SYSTEM_NS => profile.measured_cpu.system_ns = figure.value,
             UNSEEN_AT_MOST => profile.unseen_at_most = figure.value,
             SCALE_ERROR => profile.scale_error = figure.value,
             MIX_ERROR => profile.mix_error = figure.value,

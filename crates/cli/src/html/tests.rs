@@ -42,6 +42,7 @@ fn profile(binary: &str, name: &str, address: u64) -> Profile {
         n_insns: 2,
         end: BlockEnd::Branch,
         count: Estimate::exact(100),
+        self_ns: Estimate::default(),
     };
     let path = Path {
         function: FunctionId(1),

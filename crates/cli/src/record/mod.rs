@@ -39,6 +39,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use attach::{EventSettings, Exit, Injection, Launch, Launchability, Listener, Settings, Target};
 use image::NameKind;
+use profile::model::CpuTime;
 use store::Recording;
 use wire::control::TickSource;
 
@@ -265,6 +266,9 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
     for (name, value) in perturbed.iter().flat_map(|(without, with)| perturbation::facts(without, with)) {
         session.recording.fact(name, value);
     }
+    if exact.is_none() && exit.is_some() && session.recorded_all() {
+        profile.measured_cpu = measured_cpu(&session, &ending);
+    }
     name_functions(&mut profile);
     if let Some(writer) = &mut session.trace {
         write_names(&profile, writer);
@@ -294,6 +298,14 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         warn(&format!("{false_steps} steps of traces are false; this is a bug in strobe"));
     }
     Ok(())
+}
+
+/// CPU time of the program and its children, split as the kernel splits that of those that were waited for.
+fn measured_cpu(session: &Session<'_>, ending: &Ending) -> CpuTime {
+    let (user_ns, system_ns) = (ending.user.as_nanos() as f64, ending.system.as_nanos() as f64);
+    let all_ns = 1e9 * summary::cpu_seconds(session, ending);
+    let factor = if user_ns + system_ns > 0.0 { all_ns / (user_ns + system_ns) } else { 0.0 };
+    CpuTime { user_ns: user_ns * factor, system_ns: system_ns * factor }
 }
 
 /// Names from symbol tables are in the profile itself, so that it can be read without the files.

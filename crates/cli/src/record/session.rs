@@ -65,6 +65,10 @@ pub struct Session<'a> {
     pub started: Instant,
     pub is_enabled: bool,
     pub recorded: Duration,
+    /// Recording was off for a while.
+    was_paused: bool,
+    /// The program has ended.
+    is_over: bool,
     enabled_since: Option<Instant>,
     requests: Requests,
     tick_source: TickSource,
@@ -187,6 +191,8 @@ impl<'a> Session<'a> {
             started: now,
             is_enabled,
             recorded: Duration::ZERO,
+            was_paused: false,
+            is_over: false,
             enabled_since: is_enabled.then_some(now),
             requests,
             tick_source: settings.tick_source,
@@ -237,6 +243,7 @@ impl<'a> Session<'a> {
             self.end(&mut watched);
             self.processes.push(watched);
         }
+        self.is_over = true;
         self.set_enabled(false);
     }
 
@@ -274,6 +281,7 @@ impl<'a> Session<'a> {
             return;
         }
         self.is_enabled = enabled;
+        self.was_paused |= !enabled && !self.is_over;
         if enabled {
             self.enabled_since = Some(Instant::now());
         } else if let Some(since) = self.enabled_since.take() {
@@ -348,6 +356,13 @@ impl<'a> Session<'a> {
     /// Whether a translation that the next run can use is under way.
     pub fn prepares_next_run(&self) -> bool {
         self.props.use_cache && (self.work.is_wanted() || self.work.is_indexing())
+    }
+
+    /// Whether nothing of the run was left out: recording was never off.
+    pub fn recorded_all(&self) -> bool {
+        let window = self.props.window;
+        let is_whole = window.delay.is_zero() && window.duration.is_none() && !window.starts_paused;
+        is_whole && !self.was_paused && self.props.threads.is_empty()
     }
 
     /// Whether events are noted.

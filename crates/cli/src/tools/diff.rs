@@ -201,6 +201,7 @@ mod tests {
             n_insns: 4,
             end: BlockEnd::Return,
             count: Estimate::exact(7),
+            self_ns: Estimate::default(),
         };
         let path = |index: u64| Path {
             function: FunctionId(index as u32),

@@ -100,6 +100,7 @@ mod tests {
             n_insns: 4,
             end: BlockEnd::Return,
             count: Estimate::exact(9),
+            self_ns: ns(700),
         };
         let path = Path {
             function: FunctionId(1),

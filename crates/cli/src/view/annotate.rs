@@ -45,8 +45,10 @@ pub struct BlockLine {
     pub size: u32,
     pub n_instructions: u32,
     pub count: Figure,
-    /// The function's own time, shared out by executed instructions.
-    pub self_ns: f64,
+    /// User CPU time in it, by the addresses of ticks.
+    pub self_ns: Figure,
+    /// `self_ns` as a share of the function's own time.
+    pub share: Figure,
     pub on_hottest_path: bool,
     pub instructions: Vec<CodeLine>,
     /// Which way the branch at the end goes.
@@ -135,7 +137,8 @@ impl Material {
             size: row.size,
             n_instructions: row.n_insns,
             count: row.count.into(),
-            self_ns: detail.self_ns,
+            self_ns: detail.self_ns.into(),
+            share: query::share(detail.self_ns, subject.function(row.function).self_ns).into(),
             on_hottest_path: detail.is_on_hottest_path,
             instructions: self.code(subject, id),
             branch: self.ways.get(&id).copied(),

@@ -6,14 +6,13 @@ use std::io::{self, Write};
 
 use crate::view::View;
 use crate::view::annotate::{AnnotateView, BlockLine, CodeLine};
-use crate::view::figures::bare_percent;
 use crate::view::paths_text::source;
 use crate::view::props::CodeStyle;
 use crate::view::subject::{FunctionLabel, SourceLine, file_name};
 use crate::view::table::{DIM, HEAD, PLACE, TITLE, heat};
 
 /// Columns of times, of counts and of addresses.
-const TIME_WIDTH: usize = 7;
+const TIME_WIDTH: usize = 13;
 const COUNT_WIDTH: usize = 14;
 const ADDRESS_WIDTH: usize = 10;
 
@@ -70,8 +69,8 @@ impl AnnotateView {
         last_line: &mut Option<&'a SourceLine>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let share = if 0.0 < self.self_ns.value { block.self_ns / self.self_ns.value } else { 0.0 };
-        let mut figures = Some((bare_percent(share), block.count.count()));
+        let share = block.share.value;
+        let mut figures = Some((block.share.percent(), block.count.count()));
         let n_lines = block.instructions.len();
         if self.style == CodeStyle::Source {
             // Every block has a line to put its figures beside.

@@ -36,8 +36,13 @@ pub struct Overview {
 #[derive(Debug, Serialize)]
 pub struct Time {
     pub cpu_ns: Figure,
+    /// By the kernel's account of the run, if it is known; otherwise by ticks.
     pub user_share: Figure,
     pub kernel_share: Figure,
+    /// Time in system calls, by ticks; the rest of the kernel's time is page faults and interrupts.
+    pub system_calls_share: Figure,
+    /// CPU time that no tick stands for.
+    pub not_sampled_ns: f64,
     pub elapsed_s: Option<f64>,
     /// Time in which no thread ran, at least.
     pub off_cpu_at_least_s: Option<f64>,
@@ -64,8 +69,10 @@ pub struct Coverage {
     pub hit_percent: Option<f64>,
     /// Path ends that are on no path, as a share of all.
     pub unobserved_share: Figure,
-    /// What something that was not seen can have counted.
+    /// What something that was not seen can have counted while bursts could see it.
     pub unseen_at_most: f64,
+    /// CPU time in which no burst could start, as a share of all.
+    pub unwatched_share: f64,
     /// All counts are right within this factor; their ratios do not depend on it.
     pub scale_factor: f64,
 }
@@ -197,13 +204,14 @@ fn number(profile: &Profile, fact: &str) -> Option<f64> {
 fn time(profile: &Profile) -> Time {
     let totals = query::totals(profile);
     let elapsed_s = number(profile, "elapsed_s");
-    let cpu_s = number(profile, "cpu_s");
     Time {
         cpu_ns: totals.cpu_ns.into(),
         user_share: query::share(totals.user_ns, totals.cpu_ns).into(),
         kernel_share: query::share(totals.kernel_ns, totals.cpu_ns).into(),
+        system_calls_share: query::share(totals.system_calls_ns, totals.cpu_ns).into(),
+        not_sampled_ns: totals.not_sampled_ns,
         elapsed_s,
-        off_cpu_at_least_s: elapsed_s.zip(cpu_s).map(|(elapsed, cpu)| (elapsed - cpu).max(0.0)),
+        off_cpu_at_least_s: elapsed_s.map(|elapsed| (elapsed - totals.cpu_ns.value / 1e9).max(0.0)),
         n_threads: profile.threads.len(),
     }
 }
@@ -225,7 +233,17 @@ fn coverage(profile: &Profile) -> Coverage {
         hit_percent: number(profile, "hit_percent"),
         unobserved_share: query::share(profile.unobserved_flow, observed + profile.unobserved_flow).into(),
         unseen_at_most: profile.unseen_at_most,
+        unwatched_share: unwatched_share(profile),
         scale_factor: query::scale_factor(profile),
+    }
+}
+
+/// Ticks without a burst, and time without ticks.
+fn unwatched_share(profile: &Profile) -> f64 {
+    let totals = query::totals(profile);
+    match totals.cpu_ns.value {
+        cpu_ns if cpu_ns > 0.0 => (profile.unwatched_ns + totals.not_sampled_ns) / cpu_ns,
+        _ => 0.0,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::numbers::thousands;
+use crate::view::figures::{Figure, bare_percent};
 use crate::view::overview::{ContextLine, Overview, PathSummary};
 use crate::view::subject::{Spot, file_name};
 use crate::view::table::{TITLE, Table, heat};
@@ -13,6 +14,8 @@ const MAX_STACK: usize = 6;
 
 /// Characters of a command line that are shown.
 const MAX_COMMAND: usize = 120;
+/// Shares of CPU time below this are not worth a remark.
+const NOTICEABLE_SHARE: f64 = 0.02;
 /// Ticks that should lead to a burst, at least.
 const LOW_HIT_PERCENT: f64 = 50.0;
 const TRANSLATED_LATE: &str =
@@ -37,6 +40,9 @@ impl Overview {
             fact("command", one_line(command))?;
         }
         fact("time", self.time())?;
+        if NOTICEABLE_SHARE * self.time.cpu_ns.value < self.time.not_sampled_ns {
+            fact("", self.not_sampled())?;
+        }
         if let Some(cost) = self.cost() {
             fact("cost", cost)?;
         }
@@ -69,10 +75,21 @@ impl Overview {
         let (user, kernel) = (time.user_share.percent(), time.kernel_share.percent());
         let mut text =
             format!("{} CPU in {} {threads}: user {user}, kernel {kernel}", time.cpu_ns.time(), time.n_threads);
+        if 0.0 < time.system_calls_share.value {
+            text.push_str(&format!(" (in system calls {})", time.system_calls_share.percent()));
+        }
         if let (Some(elapsed), Some(off_cpu)) = (time.elapsed_s, time.off_cpu_at_least_s) {
             text.push_str(&format!("; {elapsed:.2} s elapsed, blocked or waiting at least {off_cpu:.2} s"));
         }
         text
+    }
+
+    fn not_sampled(&self) -> String {
+        let time = Figure { value: self.time.not_sampled_ns, margin: 0.0, seen: 0 }.time();
+        let share = bare_percent(self.time.not_sampled_ns / self.time.cpu_ns.value);
+        format!(
+            "not sampled {time} ({share}): threads and processes that ended before a tick, or behind their last one"
+        )
     }
 
     fn cost(&self) -> Option<String> {
@@ -104,8 +121,13 @@ impl Overview {
         }
         parts.push(format!("{} of flow is on no path", coverage.unobserved_share.percent()));
         if 0.0 < coverage.unseen_at_most {
-            let figure = super::figures::Figure { value: coverage.unseen_at_most, margin: 0.0, seen: 0 };
-            parts.push(format!("what was not seen ran at most {} times", figure.count()));
+            let bound = Figure { value: coverage.unseen_at_most, margin: 0.0, seen: 0 }.count();
+            parts.push(format!("what bursts did not see ran at most {bound} times while they could see it"));
+        }
+        if NOTICEABLE_SHARE < coverage.unwatched_share {
+            let share = bare_percent(coverage.unwatched_share);
+            parts
+                .push(format!("in {share} of the CPU time no burst could start, and nothing is known of counts there"));
         }
         parts.join("; ")
     }

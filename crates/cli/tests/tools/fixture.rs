@@ -121,6 +121,7 @@ pub fn profile_of(program: &Path, n_calls: u64) -> Profile {
         n_insns: 4,
         end,
         count,
+        self_ns: count,
     };
     let context = |parent: Option<u32>, function| Context {
         parent: parent.map(ContextId),

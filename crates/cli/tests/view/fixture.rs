@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use profile::model::{
-    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, Edge, EdgeKind, Function,
+    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, CpuTime, Edge, EdgeKind, Function,
     FunctionId, Loop, Module, ModuleId, Path as ProfilePath, PathId, Recursion, SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
@@ -89,13 +89,13 @@ pub fn program() -> Profile {
             function(0x3000, "leaf", 5_000, 200),
         ],
         blocks: vec![
-            block(MAIN, 0x1000, 4, BlockEnd::Call, 10),
-            block(MAIN, 0x1010, 4, BlockEnd::Return, 10),
-            block(WORK, 0x2000, 4, BlockEnd::Branch, 100_000),
-            block(WORK, 0x2010, 2, BlockEnd::Call, 30_000),
-            block(WORK, 0x2020, 1, BlockEnd::Branch, 100_000),
-            block(WORK, 0x2038, 4, BlockEnd::Return, 10_000),
-            block(LEAF, 0x3000, 1, BlockEnd::Return, 5_000),
+            block(MAIN, 0x1000, 4, BlockEnd::Call, 10, 60),
+            block(MAIN, 0x1010, 4, BlockEnd::Return, 10, 40),
+            block(WORK, 0x2000, 4, BlockEnd::Branch, 100_000, 90),
+            block(WORK, 0x2010, 2, BlockEnd::Call, 30_000, 240),
+            block(WORK, 0x2020, 1, BlockEnd::Branch, 100_000, 220),
+            block(WORK, 0x2038, 4, BlockEnd::Return, 10_000, 50),
+            block(LEAF, 0x3000, 1, BlockEnd::Return, 5_000, 200),
         ],
         edges: vec![
             edge(M0, M1, EdgeKind::PastCall, false, 10),
@@ -139,6 +139,8 @@ pub fn program() -> Profile {
         ticks: [("burst", 90), ("in the kernel", 10)].map(|(name, n)| (name.to_owned(), n)).into(),
         unseen_at_most: 1_234.0,
         scale_error: 0.3,
+        measured_cpu: CpuTime { user_ns: 900e6, system_ns: 130e6 },
+        unwatched_ns: 18e6,
         unobserved_flow: about(5_000),
     }
 }
@@ -163,8 +165,9 @@ fn function(address: u64, name: &str, entries: u64, milliseconds: u64) -> Functi
     Function { module: ModuleId(0), address, size: 0x48, name: name.to_owned(), entries, self_ns }
 }
 
-fn block(function: FunctionId, address: u64, n_insns: u32, end: BlockEnd, count: u64) -> Block {
-    Block { function, address, size: 16, last: 12, n_insns, end, count: about(count) }
+fn block(function: FunctionId, address: u64, n_insns: u32, end: BlockEnd, count: u64, milliseconds: u64) -> Block {
+    let (count, self_ns) = (about(count), about_ms(milliseconds));
+    Block { function, address, size: 16, last: 12, n_insns, end, count, self_ns }
 }
 
 fn edge(from: BlockId, to: BlockId, kind: EdgeKind, is_back: bool, count: u64) -> Edge {

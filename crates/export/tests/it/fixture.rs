@@ -85,6 +85,7 @@ fn blocks() -> Vec<Block> {
         n_insns,
         end,
         count: about(count),
+        self_ns: Estimate::default(),
     };
     vec![
         block(MAIN, 0x1000, 0x10, 0xc, 4, BlockEnd::Branch, 1.0),

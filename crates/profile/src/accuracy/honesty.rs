@@ -111,6 +111,7 @@ mod tests {
             n_insns: 1,
             end: BlockEnd::Return,
             count,
+            self_ns: Estimate::default(),
         };
         Profile {
             modules: vec![Module::default()],

@@ -152,6 +152,13 @@ impl CodeMap {
         Some(Located { module, index, block: known.code.blocks.get(index as usize)?, known })
     }
 
+    /// The block at an address of a module.
+    pub fn block_containing(&self, module: ModuleId, address: u64) -> Option<Located<'_>> {
+        let known = self.modules.get(module.index())?.code.as_ref()?;
+        let index = known.code.block_containing(address)?;
+        Some(Located { module, index, block: known.code.blocks.get(index as usize)?, known })
+    }
+
     /// The region of a function's first block, if bursts met it.
     pub fn entry_region(&self, key: FunctionKey) -> Option<Region> {
         let FunctionPlace::Code { module, index } = self.functions[key.index()] else { return None };

@@ -17,6 +17,7 @@
 //! | `walk` | the walk through a burst: frames, paths, checks |
 //! | `contexts`, `loops`, `histories` | what else a walk counts |
 //! | `events` | numbers for what is counted; the counts of a burst |
+//! | `tick_places`, `suffix`, `precision` | where ticks hit within functions, and what that says of time there |
 //! | `strata`, `phases`, `weights`, `path_weights`, `time` | the estimator |
 //! | `chance` | how sure counts are so far |
 //! | `time_model`, `predictor`, `durations` | native durations of bursts |
@@ -35,9 +36,12 @@ mod loops;
 mod path_weights;
 mod phases;
 mod pipeline;
+mod precision;
 mod predictor;
 mod shrink;
 mod strata;
+mod suffix;
+mod tick_places;
 mod time;
 mod time_model;
 mod trie;
@@ -59,6 +63,8 @@ use self::loops::Loops;
 use self::pipeline::Pipeline;
 use self::predictor::Predictor;
 use self::strata::{Count, Strata};
+use self::suffix::Suffix;
+use self::tick_places::TickPlaces;
 use self::time::{TickTime, TotalTime};
 pub use self::time_model::TimeModel;
 use self::time_model::{Times, Work};
@@ -197,6 +203,9 @@ pub struct Builder {
     total: TotalTime,
     user: TotalTime,
     region_time: FxHashMap<Region, TickTime>,
+    tick_places: TickPlaces,
+    /// Time of ticks in user code that started no burst.
+    unwatched_ns: f64,
     system_calls: FxHashMap<(ContextKey, Option<ModuleId>, u64), TickTime>,
     threads: Vec<Thread>,
     thread_ids: FxHashMap<(u32, u32, String), ThreadId>,
@@ -252,6 +261,8 @@ impl Builder {
             total: TotalTime::default(),
             user: TotalTime::default(),
             region_time: FxHashMap::default(),
+            tick_places: TickPlaces::default(),
+            unwatched_ns: 0.0,
             system_calls: FxHashMap::default(),
             threads: Vec::new(),
             thread_ids: FxHashMap::default(),
@@ -270,7 +281,12 @@ impl Builder {
     /// Gives a module its code and returns the number of its first block. Only the first code counts. Ticks can come before it, bursts in
     /// it not. Nothing is returned if the module is unknown, or if all numbers are taken.
     pub fn set_code(&mut self, module: ModuleId, code: Arc<ModuleCode>) -> Option<BlockRef> {
-        self.tables.known.code.set_code(module, code)
+        let first = self.tables.known.code.set_code(module, code)?;
+        // Functions that only ticks have met so far get their rows by this.
+        for address in self.tick_places.addresses(module) {
+            self.tables.known.code.place(Place { module: Some(module), address });
+        }
+        Some(first)
     }
 
     /// The thread with this process, id and command line, which is the same each time.
@@ -301,11 +317,18 @@ impl Builder {
         } else {
             self.user.add(cpu_ns);
             self.region_time.entry(region).or_default().add(cpu_ns);
+            if let Some(module) = tick.place.module.filter(|&module| self.tables.known.code.has(module)) {
+                let burst = tick.burst.as_ref();
+                let suffix = burst.and_then(|burst| Suffix::follow(&self.tables.known.code, burst.blocks));
+                self.tick_places.add(module, tick.place.address, suffix, cpu_ns);
+            }
             if let Some(row) = self.tables.contexts.get_mut(context) {
                 row.user.add(cpu_ns);
             }
             if let Some(burst) = &tick.burst {
                 self.burst(burst, context, region, cpu_ns);
+            } else {
+                self.unwatched_ns += cpu_ns;
             }
         }
         self.n_ticks_in_block += 1;

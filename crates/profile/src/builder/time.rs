@@ -48,6 +48,11 @@ impl TotalTime {
         if self.squares > 0.0 { self.ns * self.ns / self.squares } else { 0.0 }
     }
 
+    /// How many of [`TotalTime::n_ticks`] a nanosecond is.
+    pub fn ticks_per_ns(&self) -> f64 {
+        if self.squares > 0.0 { self.ns / self.squares } else { 0.0 }
+    }
+
     /// What part of the total was found in one place, as an estimate.
     pub fn estimate(&self, part: TickTime) -> Estimate {
         let n = self.n_ticks();

@@ -177,7 +177,8 @@ impl<'a> ModuleRows<'a> {
             let Some(function) = function_of(block.function) else { continue };
             let &CodeBlock { address, size, last, n_insns, end, .. } = block;
             let count = Estimate::exact(self.counted.count(index));
-            profile.blocks.push(Block { function, address, size, last, n_insns, end, count });
+            let self_ns = Estimate::default();
+            profile.blocks.push(Block { function, address, size, last, n_insns, end, count, self_ns });
         }
     }
 

@@ -15,9 +15,10 @@ use std::cmp::Ordering;
 use std::mem;
 
 use crate::model::{
-    Block, BlockId, BranchHistory, Call, Context, ContextPath, Edge, Function, Loop, LoopId, Module, NotedValue, Path,
-    Profile, Recursion, SystemCall, Thread,
+    Block, BlockId, BranchHistory, Call, Context, ContextPath, CpuTime, Edge, Function, Loop, LoopId, Module,
+    NotedValue, Path, Profile, Recursion, SystemCall, Thread,
 };
+use crate::query::cpu_time;
 use keys::{Handles, Keys};
 
 /// Adds `other` to `into`. For many profiles use a [`Merger`].
@@ -41,6 +42,7 @@ impl Merger {
     /// Adds a profile, which must satisfy [`Profile`]'s invariants.
     pub fn add(&mut self, other: &Profile) {
         let handles = self.keys.handles(other);
+        self.add_cpu_time(other);
         self.add_code(other, &handles);
         self.add_flow(other, &handles);
         self.add_contexts(other, &handles);
@@ -80,6 +82,7 @@ impl Merger {
                 (mine.size, mine.last, mine.n_insns, mine.end) = shape(theirs);
             }
             mine.count += theirs.count;
+            mine.self_ns += theirs.self_ns;
         });
     }
 
@@ -213,6 +216,16 @@ impl Merger {
         loops[inner.index()].parent = Some(parent);
     }
 
+    /// Adds what the kernel accounts for. A profile that does not know it counts with its ticks if another one does.
+    fn add_cpu_time(&mut self, other: &Profile) {
+        let is_known = |profile: &Profile| profile.measured_cpu.total_ns() > 0.0;
+        if is_known(&self.merged) || is_known(other) {
+            let (mine, theirs) = (cpu_time(&self.merged), cpu_time(other));
+            self.merged.measured_cpu =
+                CpuTime { user_ns: mine.user_ns + theirs.user_ns, system_ns: mine.system_ns + theirs.system_ns };
+        }
+    }
+
     fn add_totals(&mut self, other: &Profile) {
         let merged = &mut self.merged;
         facts::join(&mut merged.facts, &other.facts);
@@ -221,6 +234,7 @@ impl Merger {
             *sum = sum.saturating_add(*n);
         }
         merged.unobserved_flow += other.unobserved_flow;
+        merged.unwatched_ns += other.unwatched_ns;
         // Not the sum: unseen in both runs, an event has at most three expected sightings in all, each standing for at most the larger
         // weight.
         if other.unseen_at_most.total_cmp(&merged.unseen_at_most) == Ordering::Greater {

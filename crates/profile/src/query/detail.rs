@@ -1,5 +1,6 @@
 //! One function in full, for annotated listings.
 
+use crate::estimate::Estimate;
 use crate::model::{BlockId, EdgeId, FunctionId, PathId, Profile};
 use crate::query::{PathRank, paths};
 
@@ -19,8 +20,8 @@ pub struct FunctionDetail {
 pub struct BlockDetail {
     /// The block.
     pub block: BlockId,
-    /// The function's own time, shared out by executed instructions.
-    pub self_ns: f64,
+    /// User CPU time in it.
+    pub self_ns: Estimate,
     /// Edges out of it, the hottest first.
     pub edges: Vec<EdgeId>,
     /// Whether it lies on the hottest path.
@@ -32,19 +33,13 @@ pub struct BlockDetail {
 pub fn function_detail(profile: &Profile, function: FunctionId) -> FunctionDetail {
     let hottest_path = paths(profile, Some(function), PathRank::Time).first().map(|row| row.path);
     let hottest_blocks = hottest_path.map_or(&[][..], |path| &profile.paths[path.index()].blocks);
-    let work = |block: BlockId| {
-        let block = &profile.blocks[block.index()];
-        block.count.value * f64::from(block.n_insns)
-    };
     let own = (0..profile.blocks.len() as u32).map(BlockId);
     let mut own: Vec<BlockId> = own.filter(|id| profile.blocks[id.index()].function == function).collect();
     own.sort_by_key(|id| profile.blocks[id.index()].address);
-    let all_work: f64 = own.iter().map(|&id| work(id)).sum();
-    let ns_per_work = if 0.0 < all_work { profile.functions[function.index()].self_ns.value / all_work } else { 0.0 };
     let mut edges = edges_by_block(profile, function);
     let blocks = own.into_iter().map(|block| BlockDetail {
         block,
-        self_ns: work(block) * ns_per_work,
+        self_ns: profile.blocks[block.index()].self_ns,
         edges: std::mem::take(&mut edges[block.index()]),
         is_on_hottest_path: hottest_blocks.contains(&block),
     });

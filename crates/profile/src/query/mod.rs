@@ -41,6 +41,7 @@ pub use tree_statistics::{CallSites, TreeStatistics, tree_statistics};
 pub use values::{SeenValue, ValueSite, value_sites};
 
 pub(crate) use branches::{Outcomes, outcomes};
+pub(crate) use totals::cpu_time;
 
 /// Sorts rows by a figure, the largest first, and by handle among equals.
 fn sort_hottest_first<T>(rows: &mut [T], figure: impl Fn(&T) -> f64, handle: impl Fn(&T) -> u32) {

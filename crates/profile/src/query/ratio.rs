@@ -4,16 +4,20 @@ use crate::estimate::Estimate;
 
 /// The share of a part in a whole that contains it; 0 of nothing.
 ///
-/// With `s = p / (p + r)` and independent `p` and `r`: `Var s = ((1 - s)^2 Var p + s^2 Var r) / (p + r)^2`.
+/// With `s = p / (p + r)` and independent `p` and `r`: `Var s = ((1 - s)^2 Var p + s^2 Var r) / (p + r)^2`. A whole that is known better
+/// than its part was measured in another way: `Var s = Var p / (p + r)^2`.
 #[must_use]
 pub fn share(part: Estimate, whole: Estimate) -> Estimate {
     if whole.value <= 0.0 {
         return Estimate { seen: part.seen, ..Estimate::default() };
     }
     let value = part.value / whole.value;
-    let rest_variance = (whole.variance - part.variance).max(0.0);
-    let variance = ((1.0 - value).powi(2) * part.variance + value.powi(2) * rest_variance) / whole.value.powi(2);
-    Estimate { value, variance, seen: part.seen }
+    let variance = if whole.variance < part.variance {
+        part.variance + value.powi(2) * whole.variance
+    } else {
+        (1.0 - value).powi(2) * part.variance + value.powi(2) * (whole.variance - part.variance)
+    };
+    Estimate { value, variance: variance / whole.value.powi(2), seen: part.seen }
 }
 
 /// The quotient of two estimates taken as independent; nothing if the divisor is 0.
@@ -49,6 +53,12 @@ mod tests {
         let all = share(estimate(100.0, 20.0), estimate(100.0, 20.0));
         assert_eq!((all.value, all.variance), (1.0, 0.0));
         assert_eq!(share(estimate(0.0, 0.0), estimate(0.0, 0.0)).value, 0.0);
+    }
+
+    #[test]
+    fn a_whole_that_was_measured_adds_no_error() {
+        let half = share(estimate(50.0, 9.0), estimate(100.0, 0.0));
+        assert_eq!((half.value, half.error()), (0.5, 0.03));
     }
 
     #[test]

@@ -73,7 +73,16 @@ mod tests {
 
     fn block(function: u32, address: u64, n_insns: u32, end: BlockEnd) -> Block {
         let last = if n_insns == 1 { 0 } else { 8 };
-        Block { function: FunctionId(function), address, size: 12, last, n_insns, end, count: Estimate::exact(1) }
+        Block {
+            function: FunctionId(function),
+            address,
+            size: 12,
+            last,
+            n_insns,
+            end,
+            count: Estimate::exact(1),
+            self_ns: Estimate::default(),
+        }
     }
 
     fn call(site: u32, callee: u32, count: u64) -> Call {

@@ -1,18 +1,30 @@
 //! What all shares are of.
+//!
+//! The kernel knows the CPU time of a run exactly, and splits it into user and system time by looking which of the two a
+//! processor is in at each of its own timer interrupts. Ticks say where the time went. They do not account for all of it:
+//! a thread's time behind its last tick, and threads and processes that ended before their first, are *not sampled*.
 
 use crate::estimate::Estimate;
-use crate::model::Profile;
+use crate::model::{CpuTime, Profile};
 
 /// CPU time of the run, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// In the program's code.
+    /// In user mode.
     pub user_ns: Estimate,
-    /// In the kernel on its behalf.
+    /// In the kernel.
     pub kernel_ns: Estimate,
     /// Both.
     pub cpu_ns: Estimate,
+    /// Kernel time in system calls, by ticks. The rest of it is page faults and interrupts, which ticks find at the interrupted
+    /// instruction.
+    pub system_calls_ns: Estimate,
+    /// CPU time that no tick stands for.
+    pub not_sampled_ns: f64,
 }
+
+/// Interrupts per second at which kernels commonly look whether a processor is in user or kernel mode.
+const KERNEL_SAMPLES_PER_SECOND: f64 = 250.0;
 
 /// The factor within which counts are right, with 95 % confidence, if chance is left out; 1 in an exact profile.
 #[must_use]
@@ -25,7 +37,37 @@ pub fn scale_factor(profile: &Profile) -> f64 {
 /// Sums a profile up.
 #[must_use]
 pub fn totals(profile: &Profile) -> Totals {
-    let user_ns = profile.functions.iter().map(|row| row.self_ns).sum();
-    let kernel_ns = profile.contexts.iter().map(|row| row.kernel_ns).sum();
-    Totals { user_ns, kernel_ns, cpu_ns: user_ns + kernel_ns }
+    let user_ns: Estimate = profile.functions.iter().map(|row| row.self_ns).sum();
+    let system_calls_ns: Estimate = profile.contexts.iter().map(|row| row.kernel_ns).sum();
+    let sampled_ns = user_ns + system_calls_ns;
+    let measured = profile.measured_cpu;
+    let total_ns = measured.total_ns();
+    if total_ns <= 0.0 {
+        return Totals {
+            user_ns,
+            kernel_ns: system_calls_ns,
+            cpu_ns: sampled_ns,
+            system_calls_ns,
+            not_sampled_ns: 0.0,
+        };
+    }
+    let n_looks = total_ns / 1e9 * KERNEL_SAMPLES_PER_SECOND;
+    let variance = measured.user_ns * measured.system_ns / n_looks.max(1.0);
+    Totals {
+        user_ns: Estimate { value: measured.user_ns, variance, seen: 0 },
+        kernel_ns: Estimate { value: measured.system_ns, variance, seen: 0 },
+        // Ticks and the kernel's account are of the same clock, but the latter has whole microseconds.
+        cpu_ns: Estimate::measured(total_ns.max(sampled_ns.value)),
+        system_calls_ns,
+        not_sampled_ns: (total_ns - sampled_ns.value).max(0.0),
+    }
+}
+
+/// CPU time of a run: by the kernel's account, or, where there is none, by ticks.
+pub(crate) fn cpu_time(profile: &Profile) -> CpuTime {
+    if profile.measured_cpu.total_ns() > 0.0 {
+        return profile.measured_cpu;
+    }
+    let totals = totals(profile);
+    CpuTime { user_ns: totals.user_ns.value, system_ns: totals.kernel_ns.value }
 }

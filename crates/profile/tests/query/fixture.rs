@@ -35,7 +35,7 @@ pub fn program() -> Profile {
     };
     let block = |function, address, n_insns, end, count| {
         let count = exact(count);
-        Block { function, address, size: 16, last: 12, n_insns, end, count }
+        Block { function, address, size: 16, last: 12, n_insns, end, count, self_ns: Estimate::default() }
     };
     let edge = |from, to, kind, is_back, count| Edge { from, to, kind, is_back, count: exact(count) };
     let path = |blocks: &[BlockId], back_to, count, self_ns| Path {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use profile::model::{
-    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, Edge, EdgeKind, Function,
+    Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, CpuTime, Edge, EdgeKind, Function,
     FunctionId, Loop, LoopId, Module, ModuleId, Path, PathId, Recursion, SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
@@ -46,6 +46,8 @@ pub fn profile(seed: u64, size: Size) -> Profile {
     profile.scale_error = f64::from(random.below(100)) / 100.0;
     profile.mix_error = f64::from(random.below(100)) / 100.0;
     profile.unobserved_flow = random.estimate();
+    profile.measured_cpu = CpuTime { user_ns: random.below(1000).into(), system_ns: random.below(2).into() };
+    profile.unwatched_ns = random.below(100).into();
     profile
 }
 
@@ -111,6 +113,7 @@ fn add_code(profile: &mut Profile, random: &mut Random, size: Size) {
                 n_insns: 4,
                 end,
                 count: random.estimate(),
+                self_ns: random.estimate(),
             });
         }
     }

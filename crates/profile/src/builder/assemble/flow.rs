@@ -43,6 +43,16 @@ impl<'a> FlowRows<'a> {
         BlockId(self.blocks.partition_point(|&other| other < block) as u32)
     }
 
+    /// The row of a block, if it has one.
+    pub fn find(&self, block: BlockRef) -> Option<BlockId> {
+        self.blocks.binary_search(&block).ok().map(|index| BlockId(index as u32))
+    }
+
+    /// The block of a row.
+    pub fn number(&self, id: BlockId) -> BlockRef {
+        self.blocks[id.index()]
+    }
+
     pub fn estimate(&self, event: Event) -> Estimate {
         self.builder.tables.known.events.find(event).map_or(Estimate::default(), |event| self.estimates[event.index()])
     }
@@ -89,6 +99,9 @@ impl<'a> FlowRows<'a> {
         }
         blocks.extend(self.builder.tables.known.histories.iter().map(|(block, ..)| block));
         let code = &self.builder.tables.known.code;
+        let hit = self.builder.tick_places.groups().into_iter();
+        let hit = hit.filter_map(|group| code.block_containing(group.module, group.address));
+        blocks.extend(hit.filter(|block| block.function().is_some()).map(|block| block.number()));
         let around = blocks.iter().filter_map(|&block| code.block(block)).flat_map(|block| block.loops());
         let headers: Vec<BlockRef> = around.filter_map(|(key, _)| Some(code.loop_facts(key)?.0)).collect();
         blocks.extend(headers);
@@ -108,6 +121,7 @@ impl<'a> FlowRows<'a> {
             n_insns: block.n_insns,
             end: block.end,
             count: self.estimate(Event::Block(number)),
+            self_ns: Estimate::default(),
         })
     }
 
@@ -134,10 +148,6 @@ impl<'a> FlowRows<'a> {
     }
 
     fn paths(&self, profile: &Profile) -> Vec<Path> {
-        let mut n_insns_of = vec![0.0; profile.functions.len()];
-        for block in &profile.blocks {
-            n_insns_of[block.function.index()] += block.count.value * f64::from(block.n_insns);
-        }
         let events = &self.builder.tables.known.events;
         let mut paths = Vec::new();
         for (_, event, count) in self.events() {
@@ -146,7 +156,6 @@ impl<'a> FlowRows<'a> {
                 self.builder.tables.trie.ancestry(last).map(|node| self.id(node.block)).collect();
             blocks.reverse();
             let of_path = blocks.iter().map(|block| &profile.blocks[block.index()]);
-            let n_insns: f64 = of_path.clone().map(|block| f64::from(block.n_insns)).sum();
             let is_branch = |block: &&Block| matches!(block.end, BlockEnd::Branch | BlockEnd::IndirectJump);
             let n_branches = of_path.filter(is_branch).count() as u32;
             let back_to = (!back_edge.is_none()).then(|| events.get(back_edge)).and_then(|edge| match edge {
@@ -154,8 +163,7 @@ impl<'a> FlowRows<'a> {
                 _ => None,
             });
             let function = self.functions.id(self.builder.tables.trie.node(last).function);
-            let time = profile.functions[function.index()].self_ns;
-            let self_ns = share_of_time(time, count, n_insns / n_insns_of[function.index()]);
+            let self_ns = Estimate::default();
             paths.push(Path { function, blocks, back_to, n_branches, count, self_ns, misses: 0 });
         }
         paths.sort_by(|a, b| (a.function, &a.blocks, a.back_to).cmp(&(b.function, &b.blocks, b.back_to)));
@@ -183,15 +191,4 @@ impl<'a> FlowRows<'a> {
         rows.sort_by_key(|row| (row.block, row.history));
         rows
     }
-}
-
-/// Time of something that takes `share_of_one` of a function's time each of `count` times; errors of both add up.
-fn share_of_time(time: Estimate, count: Estimate, share_of_one: f64) -> Estimate {
-    let share = share_of_one * count.value;
-    if !share.is_finite() || share == 0.0 {
-        return Estimate::default();
-    }
-    let value = time.value * share;
-    let of_count = time.value * share_of_one;
-    Estimate { value, variance: time.variance * share * share + count.variance * of_count * of_count, seen: time.seen }
 }

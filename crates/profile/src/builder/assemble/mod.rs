@@ -3,13 +3,13 @@
 //! Rows are sorted by module and address where they have one. A row is made for what was seen, for what these rows refer to, and for the
 //! direction of a seen branch that was never taken.
 //!
-//! **Time of paths and loops.** Ticks know the time of functions only. Within a function, time is taken to be proportional to executed
-//! instructions: the time of a path is its count times its instructions times the function's time per instruction.
+//! Functions and contexts have the time of the ticks in them; [`times`] shares it out within a function.
 
 mod accounting;
 mod contexts;
 mod flow;
 mod loops;
+mod times;
 
 use std::collections::BTreeMap;
 
@@ -61,6 +61,7 @@ pub(super) fn profile(builder: &Builder) -> Profile {
         threads: builder.threads.clone(),
         ticks: builder.outcomes.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
         unseen_at_most: if is_complete { 0.0 } else { unseen_at_most(&weights) },
+        unwatched_ns: if is_complete { 0.0 } else { builder.unwatched_ns },
         scale_error: if is_complete { 0.0 } else { errors.scale },
         mix_error: if is_complete { 0.0 } else { errors.mix.hypot(of_strata.sqrt()) },
         ..Profile::default()
@@ -71,7 +72,8 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     profile.unobserved_flow = unobserved_flow;
     let rows = FlowRows::new(builder, &functions, &estimates);
     rows.fill(&mut profile);
-    loops::fill(&rows, &mut profile);
+    let times = times::fill(&rows, &mut profile);
+    loops::fill(&rows, &times, &mut profile);
     contexts::fill(builder, &functions, &estimates, &mut profile);
     profile
 }
