@@ -223,7 +223,7 @@ pub fn of_function(program: &Path, symbol: &str) -> Profile {
             address,
             size: size as u32,
             last: size as u32 - 1,
-            ..block(MAIN, 0, 4, BlockEnd::Return, 10)
+            ..block(MAIN, 0, 4, BlockEnd::Return, 10, 100)
         }],
         paths: vec![ProfilePath { function: MAIN, ..path(&[M0], None, 10, 100) }],
         contexts: vec![context(None, MAIN, 10, 100, 0)],
