@@ -80,7 +80,16 @@ fn module(path: &str, build_id: &str) -> Module {
 
 fn block_at(function: usize, address: u64, count: Estimate) -> Block {
     let end = if address & 0x10 == 0 { BlockEnd::Branch } else { BlockEnd::Call };
-    Block { function: FunctionId(function as u32), address, size: BLOCK_BYTES, last: 12, n_insns: 4, end, count }
+    Block {
+        function: FunctionId(function as u32),
+        address,
+        size: BLOCK_BYTES,
+        last: 12,
+        n_insns: 4,
+        end,
+        count,
+        self_ns: Estimate::default(),
+    }
 }
 
 fn add_contexts(parts: &Parts, profile: &mut Profile) {

@@ -119,7 +119,16 @@ impl Program {
         let last = self.at("step_last") as u32;
         let count = Estimate::exact(N_ITERATIONS);
         let (function_id, address) = (FunctionId(1), self.at("step"));
-        blocks.push(Block { function: function_id, address, size, last, n_insns: 3, end: BlockEnd::Return, count });
+        blocks.push(Block {
+            function: function_id,
+            address,
+            size,
+            last,
+            n_insns: 3,
+            end: BlockEnd::Return,
+            count,
+            self_ns: Estimate::default(),
+        });
         let edge = |from, to, kind, count| Edge {
             from: BlockId(from),
             to: BlockId(to),
@@ -158,6 +167,7 @@ impl Program {
             n_insns: 2,
             end,
             count: Estimate::exact(count),
+            self_ns: Estimate::default(),
         }
     }
 }

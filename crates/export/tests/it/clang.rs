@@ -240,6 +240,7 @@ impl MappedBlock {
             n_insns: 1,
             end: BlockEnd::Jump,
             count: Estimate::exact(count),
+            self_ns: Estimate::default(),
         }
     }
 }

@@ -33,9 +33,9 @@ pub fn program() -> Profile {
         entries: exact(entries),
         self_ns: exact(self_ns),
     };
-    let block = |function, address, n_insns, end, count| {
-        let count = exact(count);
-        Block { function, address, size: 16, last: 12, n_insns, end, count, self_ns: Estimate::default() }
+    let block = |function, address, n_insns, end, count, self_ns| {
+        let (count, self_ns) = (exact(count), exact(self_ns));
+        Block { function, address, size: 16, last: 12, n_insns, end, count, self_ns }
     };
     let edge = |from, to, kind, is_back, count| Edge { from, to, kind, is_back, count: exact(count) };
     let path = |blocks: &[BlockId], back_to, count, self_ns| Path {
@@ -72,13 +72,13 @@ pub fn program() -> Profile {
             function(0x3000, "leaf", 5, 200),
         ],
         blocks: vec![
-            block(MAIN, 0x1000, 4, BlockEnd::Call, 10),
-            block(MAIN, 0x1010, 4, BlockEnd::Return, 10),
-            block(WORK, 0x2000, 4, BlockEnd::Branch, 100),
-            block(WORK, 0x2010, 2, BlockEnd::Call, 30),
-            block(WORK, 0x2020, 1, BlockEnd::Branch, 100),
-            block(WORK, 0x2030, 4, BlockEnd::Return, 10),
-            block(LEAF, 0x3000, 1, BlockEnd::Return, 5),
+            block(MAIN, 0x1000, 4, BlockEnd::Call, 10, 60),
+            block(MAIN, 0x1010, 4, BlockEnd::Return, 10, 40),
+            block(WORK, 0x2000, 4, BlockEnd::Branch, 100, 350),
+            block(WORK, 0x2010, 2, BlockEnd::Call, 30, 110),
+            block(WORK, 0x2020, 1, BlockEnd::Branch, 100, 90),
+            block(WORK, 0x2030, 4, BlockEnd::Return, 10, 50),
+            block(LEAF, 0x3000, 1, BlockEnd::Return, 5, 200),
         ],
         edges: vec![
             edge(M0, M1, EdgeKind::PastCall, false, 10),
