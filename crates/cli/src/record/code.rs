@@ -9,7 +9,7 @@ use flow::graph::BlockId;
 use flow::paths::{EdgeOrder, PathPlan, PlanOptions, Truncation, max_paths_with_restarts};
 use flow::timing::{Timing, Timings};
 use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
-use image::{Image, Sources};
+use image::{FunctionSeed, Image, Sources};
 use profile::code::{CodeBlock, CodeFunction, CodeInsn, CodeLoop, ModuleCode, NO_LOOP};
 use profile::model::BlockEnd;
 use rustc_hash::FxHashMap;
@@ -44,6 +44,19 @@ pub fn module_code(image: &Image<'_>, flow: &ModuleFlow, executor: &impl Executo
     code.cuts.sort_unstable();
     code.insns = executor.map(&owned.chunks(CHUNK).collect::<Vec<_>>(), |chunk| insns(image, flow, chunk)).concat();
     code
+}
+
+/// The functions of a module whose control flow is not known, as far as its symbols and unwind entries state them. One of unknown size
+/// reaches to the next.
+pub fn stated_functions(image: &Image<'_>) -> Vec<CodeFunction> {
+    let seeds = image.functions();
+    let next_starts = seeds.iter().skip(1).map(|seed| Some(seed.start.0)).chain([None]);
+    let function = |(seed, next): (&FunctionSeed, Option<u64>)| CodeFunction {
+        address: seed.start.0,
+        size: seed.size.unwrap_or_else(|| next.map_or(1, |next| next.saturating_sub(seed.start.0))),
+        is_stub: seed.sources.contains(Sources::PLT),
+    };
+    seeds.iter().zip(next_starts).map(function).collect()
 }
 
 /// Blocks whose instructions are looked at together.

@@ -251,6 +251,7 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
     for (name, value) in facts {
         session.recording.fact(name, value);
     }
+    session.name_untranslated();
     let mut profile = exact.as_ref().map_or_else(|| session.builder.profile(), |(_, outcome)| outcome.profile.clone());
     if exact.is_none() {
         profile.values = session.values_of_bursts();

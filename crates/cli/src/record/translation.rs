@@ -21,9 +21,10 @@ use image::Image;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ReadCache, ReadRef};
 use profile::ModuleCode;
+use profile::code::CodeFunction;
 use sampling::selector::Selector;
 
-use crate::record::code::module_code;
+use crate::record::code::{self, module_code};
 use crate::record::guide::Guide;
 use crate::record::select;
 use crate::record::trace_check::BlockIndex;
@@ -199,6 +200,12 @@ impl Translator {
     /// The build-id of a file, and what unwinding needs of it, as far as it has them.
     pub fn facts(key: &FileKey) -> (Option<String>, UnwindSections) {
         Source::open(key).and_then(|source| source.facts()).unwrap_or_default()
+    }
+
+    /// The functions that a file states, without looking at its code; none if it cannot be read any more.
+    pub fn stated_functions(key: &FileKey) -> Vec<CodeFunction> {
+        let bytes = Source::open(key).and_then(|source| source.read()).unwrap_or_default();
+        Image::parse(&bytes).map(|image| code::stated_functions(&image)).unwrap_or_default()
     }
 
     fn cache_name(&self, key: &FileKey, build_id: Option<&str>, source: &Source) -> String {

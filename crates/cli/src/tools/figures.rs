@@ -31,10 +31,10 @@ pub fn duration(ns: f64) -> String {
 
 /// `12.3M ±0.4`.
 pub fn estimated_count(count: Estimate) -> String {
-    Figure::from(count).count()
+    Figure::from(count).count_if_seen()
 }
 
 /// `12.3M`.
 pub fn count(count: f64) -> String {
-    estimated_count(Estimate { value: count, ..Estimate::default() })
+    Figure::from(Estimate::measured(count)).count()
 }

@@ -1,10 +1,10 @@
 //! What the live view shows of a profile, as text. Drawing needs the profile no more.
 
-use profile::Profile;
 use profile::model::FunctionId;
 use profile::query::{ContextOptions, PathRank, context_tree, functions as hot_functions, paths as hot_paths, totals};
+use profile::{Estimate, Profile};
 
-use crate::tools::figures::{count, duration, percent, share};
+use crate::tools::figures::{count, duration, estimated_count, percent, share};
 use crate::top::names::KnownNames;
 
 /// Rows of a table; nobody scrolls further in a view that changes every second.
@@ -63,6 +63,11 @@ fn cost(profile: &Profile) -> String {
     format!("cost {cost}, {} ticks, {} bursts", count(n_ticks as f64), count(n_bursts as f64))
 }
 
+/// There is no room for errors.
+fn entries(entries: Estimate) -> String {
+    estimated_count(Estimate { variance: 0.0, ..entries })
+}
+
 fn functions(profile: &Profile, names: &mut KnownNames) -> Vec<Row> {
     let mut rows = hot_functions(profile);
     rows.truncate(MAX_ROWS);
@@ -70,7 +75,7 @@ fn functions(profile: &Profile, names: &mut KnownNames) -> Vec<Row> {
     let named = rows.iter().zip(names.of(profile, &ids));
     let shown = named.map(|(row, name)| Row {
         share: row.self_share.value,
-        figures: [share(row.self_share), percent(row.total_share.value), count(row.entries.value)],
+        figures: [share(row.self_share), percent(row.total_share.value), entries(row.entries)],
         name,
     });
     shown.collect()
@@ -100,7 +105,7 @@ fn contexts(profile: &Profile, names: &mut KnownNames) -> Vec<Row> {
     let named = nodes.iter().zip(names.of(profile, &ids));
     let shown = named.map(|(node, name)| Row {
         share: node.share.value,
-        figures: [share(node.share), duration((node.self_ns + node.kernel_ns).value), count(node.entries.value)],
+        figures: [share(node.share), duration((node.self_ns + node.kernel_ns).value), entries(node.entries)],
         name: format!("{}{name}", "  ".repeat(node.depth as usize)),
     });
     shown.collect()

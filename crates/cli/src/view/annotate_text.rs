@@ -47,11 +47,7 @@ impl AnnotateView {
         let FunctionLabel { name, module, address, .. } = &self.function;
         writeln!(out, "{TITLE}{name}{TITLE:#} [{}] at {}, {} bytes", file_name(module), address.0, self.size)?;
         let (share, time) = (self.self_share.percent(), self.self_ns.time());
-        let entries = match self.entries.value {
-            0.0 => "no entry was seen".to_owned(),
-            _ => format!("entered {} times", self.entries.count()),
-        };
-        writeln!(out, "own time {hot}{share}{hot:#} ({time}), {entries}")?;
+        writeln!(out, "own time {hot}{share}{hot:#} ({time}), {}", self.entries.entered())?;
         if let Some(path) = &self.hottest_path {
             let (share, count) = (path.share_of_function.percent(), path.count.count());
             let blocks = if path.blocks.len() == 1 { "block" } else { "blocks" };

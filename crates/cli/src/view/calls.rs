@@ -119,7 +119,7 @@ impl View for NeighboursView {
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let bold = crate::view::table::TITLE;
-        writeln!(out, "{bold}{}{bold:#}, entered {} times", self.function.text(), self.entries.count())?;
+        writeln!(out, "{bold}{}{bold:#}, {}", self.function.text(), self.entries.entered())?;
         for (what, lines, n_all) in
             [("Callers", &self.callers, self.n_callers), ("Callees", &self.callees, self.n_callees)]
         {

@@ -204,7 +204,7 @@ impl View for ContextsView {
 
 impl NodeLine {
     fn figures(&self) -> Vec<String> {
-        let entries = self.entries.map_or_else(|| "-".to_owned(), Figure::count);
+        let entries = self.entries.map_or_else(|| "-".to_owned(), Figure::count_if_seen);
         vec![self.share.percent(), self.self_ns.time(), self.kernel_ns.time(), entries]
     }
 

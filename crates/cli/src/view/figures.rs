@@ -50,6 +50,19 @@ impl Figure {
         self.in_unit(unit, suffix) + if is_exact { "" } else { suffix }
     }
 
+    /// A count, or `-` where nothing was seen: that is not the same as never.
+    pub fn count_if_seen(self) -> String {
+        if self.seen == 0 && self.value == 0.0 { "-".to_owned() } else { self.count() }
+    }
+
+    /// How often a function was entered, in words.
+    pub fn entered(self) -> String {
+        match self.count_if_seen().as_str() {
+            "-" => "no entry was seen".to_owned(),
+            count => format!("entered {count} times"),
+        }
+    }
+
     /// `32.1 % ±2.0`, of a share.
     pub fn percent(self) -> String {
         let (value, margin) = (100.0 * self.value, 100.0 * self.margin);

@@ -55,7 +55,8 @@ impl View for MethodsView {
         title(out, "Methods by entries and back edges", self.methods.len(), self.n_methods)?;
         let mut table = Table::new(&["SHARE", "COUNT", "ENTRIES", "BACK EDGES", "FUNCTION"]);
         for line in &self.methods {
-            let figures = [line.share.percent(), line.count.count(), line.entries.count(), line.back_edges.count()];
+            let figures =
+                [line.share.percent(), line.count.count(), line.entries.count_if_seen(), line.back_edges.count()];
             table.row(heat(line.share.value), figures.into_iter().chain([line.function.text()]));
         }
         table.print(out)

@@ -165,7 +165,7 @@ impl Overview {
         let mut table = Table::new(&["SELF", "TIME", "WITH CALLEES", "ENTRIES", "FUNCTION"]);
         for line in &self.functions {
             let figures = [line.self_share.percent(), line.self_ns.time(), line.total_share.percent()];
-            let rest = [line.entries.count(), line.function.text()];
+            let rest = [line.entries.count_if_seen(), line.function.text()];
             table.row(heat(line.self_share.value), figures.into_iter().chain(rest));
         }
         table.print(out)

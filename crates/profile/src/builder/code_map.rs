@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::ids::{FunctionKey, LoopKey};
 use super::{BlockRef, Place};
-use crate::code::{CodeBlock, CodeInsn, ModuleCode, NO_LOOP};
+use crate::code::{CodeBlock, CodeFunction, CodeInsn, ModuleCode, NO_LOOP};
 use crate::model::{BlockEnd, Module, ModuleId};
 
 /// See the module's header.
@@ -38,6 +38,8 @@ const ANONYMOUS: &str = "[anonymous]";
 struct KnownModule {
     facts: Module,
     code: Option<KnownCode>,
+    /// Ascending in address: what the file states, for a module whose control flow is not known.
+    functions: Vec<CodeFunction>,
 }
 
 #[derive(Debug)]
@@ -98,7 +100,7 @@ impl CodeMap {
         let modules = &mut self.modules;
         *self.module_ids.entry((path.to_owned(), build_id.to_owned())).or_insert_with(|| {
             let facts = Module { path: path.to_owned(), build_id: build_id.to_owned() };
-            modules.push(KnownModule { facts, code: None });
+            modules.push(KnownModule { facts, code: None, functions: Vec::new() });
             ModuleId(modules.len() as u32 - 1)
         })
     }
@@ -141,6 +143,24 @@ impl CodeMap {
         self.with_code.push(module);
         self.places.retain(|&(of, _), _| of != module);
         Some(first)
+    }
+
+    /// Modules that ticks have met and whose functions are not known.
+    pub fn modules_without_functions(&self) -> Vec<ModuleId> {
+        let lacks = |module: &KnownModule| module.code.is_none() && module.functions.is_empty();
+        let met = self.addresses.keys().map(|&(module, _)| module);
+        let mut wanted: Vec<ModuleId> = met.filter(|module| lacks(&self.modules[module.index()])).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    }
+
+    /// Says where the functions of a module are, in case its code never comes.
+    pub fn set_functions(&mut self, module: ModuleId, mut functions: Vec<CodeFunction>) {
+        functions.sort_unstable_by_key(|function| function.address);
+        if let Some(row) = self.modules.get_mut(module.index()) {
+            row.functions = functions;
+        }
     }
 
     pub fn block(&self, block: BlockRef) -> Option<Located<'_>> {
@@ -203,11 +223,11 @@ impl CodeMap {
     /// Which function a key stands for, by what is known of its module now.
     pub fn identity(&self, key: FunctionKey) -> FunctionIdentity {
         let (module, function) = match self.functions[key.index()] {
-            FunctionPlace::Code { module, index } => (module, Some(index)),
-            FunctionPlace::Address { module, address } => (module, self.function_containing(module, address)),
+            FunctionPlace::Code { module, index } => (module, self.modules[module.index()].function(index)),
+            FunctionPlace::Address { module, address } => {
+                (module, self.modules[module.index()].function_containing(address))
+            }
         };
-        let code = self.modules[module.index()].code.as_ref();
-        let function = function.and_then(|index| code?.code.functions.get(index as usize));
         function.map_or(FunctionIdentity { module, address: 0, size: 0 }, |function| FunctionIdentity {
             module,
             address: function.address,
@@ -270,10 +290,6 @@ impl CodeMap {
         found.unwrap_or(region)
     }
 
-    fn function_containing(&self, module: ModuleId, address: u64) -> Option<u32> {
-        Some(self.modules[module.index()].code.as_ref()?.block_containing(address)?.function)
-    }
-
     fn function_key(&mut self, module: ModuleId, index: u32) -> FunctionKey {
         let known = self.modules[module.index()].code.as_mut();
         let function = known.and_then(|known| {
@@ -295,6 +311,21 @@ impl CodeMap {
             stubs.push(false);
             FunctionKey::next(functions.len() - 1)
         })
+    }
+}
+
+impl KnownModule {
+    fn function(&self, index: u32) -> Option<&CodeFunction> {
+        self.code.as_ref()?.code.functions.get(index as usize)
+    }
+
+    fn function_containing(&self, address: u64) -> Option<&CodeFunction> {
+        if let Some(known) = &self.code {
+            return self.function(known.block_containing(address)?.function);
+        }
+        let n_before = self.functions.partition_point(|function| function.address <= address);
+        let last = self.functions.get(n_before.checked_sub(1)?)?;
+        (address - last.address < last.size).then_some(last)
     }
 }
 

@@ -70,7 +70,7 @@ pub use self::time_model::TimeModel;
 use self::time_model::{Times, Work};
 use self::trie::Trie;
 use self::walk::{Ends, Walker};
-use crate::code::ModuleCode;
+use crate::code::{CodeFunction, ModuleCode};
 use crate::model::{BlockEnd, ModuleId, Profile, Thread, ThreadId};
 
 /// Bytes of code that a processor maps at once.
@@ -287,6 +287,17 @@ impl Builder {
             self.tables.known.code.place(Place { module: Some(module), address });
         }
         Some(first)
+    }
+
+    /// Modules that ticks have met and whose functions are not known, because their code never came.
+    #[must_use]
+    pub fn modules_without_functions(&self) -> Vec<ModuleId> {
+        self.tables.known.code.modules_without_functions()
+    }
+
+    /// Says where the functions of a module without code are, so that its ticks can be told apart.
+    pub fn set_functions(&mut self, module: ModuleId, functions: Vec<CodeFunction>) {
+        self.tables.known.code.set_functions(module, functions);
     }
 
     /// The thread with this process, id and command line, which is the same each time.

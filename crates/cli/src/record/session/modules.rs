@@ -58,6 +58,15 @@ impl Session<'_> {
         known
     }
 
+    /// Finds out what the functions are of modules that ticks have met but that were not translated in time, or cannot be.
+    pub fn name_untranslated(&mut self) {
+        for module in self.builder.modules_without_functions() {
+            if let Some((key, _)) = self.known_files.iter().find(|(_, known)| known.id == module) {
+                self.builder.set_functions(module, Translator::stated_functions(key));
+            }
+        }
+    }
+
     fn obstacle(&self, module: &MappedModule) -> Option<String> {
         if let Some(reason) = module.reason {
             return Some(reason.to_string());
