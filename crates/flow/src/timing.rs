@@ -27,9 +27,11 @@ pub struct Timing {
 const FLAGS: u8 = 32;
 const X87: u8 = 33;
 const MASKS: u8 = 34;
-const FIRST_WORD: u64 = 40;
-const N_WORDS: u64 = N_PLACES as u64 - 1 - FIRST_WORD;
-const LOAD: u8 = 4;
+/// The first place that is a word of memory; those behind it are words, too.
+pub const FIRST_WORD: u8 = 40;
+const N_WORDS: u64 = N_PLACES as u64 - 1 - FIRST_WORD as u64;
+/// Cycles that loading adds to the latency of an instruction.
+pub const LOAD: u8 = 4;
 
 /// Works out the timing of instructions.
 #[derive(Debug)]
@@ -153,7 +155,7 @@ fn word(insn: &Instruction, base: Register, index: Register, displacement: u64) 
         return None;
     }
     let key = (displacement ^ ((base as u64) << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    Some((FIRST_WORD + (key >> 32) % N_WORDS) as u8)
+    Some(FIRST_WORD + ((key >> 32) % N_WORDS) as u8)
 }
 
 /// Whether the result does not depend on the inputs, as processors know.

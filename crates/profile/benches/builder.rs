@@ -82,6 +82,7 @@ fn take_in(builder: &mut Builder, program: &Program, trace: &[BlockRef]) {
                 last_ran: false,
                 taken: Taken::ALL,
                 spent_ns: 10_000.0,
+                n_system_calls: 0,
             }),
         });
     }

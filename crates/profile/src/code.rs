@@ -31,6 +31,12 @@ pub struct CodeInsn {
     pub latency: u8,
 }
 
+/// The first place that is a word of memory, of which it is known when the same word is stored and loaded again.
+pub const FIRST_WORD: u8 = 40;
+
+/// What an instruction that loads has in its latency for that.
+pub const LOAD_CYCLES: u8 = 4;
+
 /// Not a place.
 pub const NO_PLACE: u8 = u8::MAX;
 

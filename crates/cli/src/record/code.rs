@@ -59,6 +59,9 @@ pub fn stated_functions(image: &Image<'_>) -> Vec<CodeFunction> {
     seeds.iter().zip(next_starts).map(function).collect()
 }
 
+const _: () =
+    assert!(flow::timing::FIRST_WORD == profile::code::FIRST_WORD && flow::timing::LOAD == profile::code::LOAD_CYCLES);
+
 /// Blocks whose instructions are looked at together.
 const CHUNK: usize = 1024;
 

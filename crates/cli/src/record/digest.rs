@@ -171,6 +171,7 @@ impl Digest {
             last_ran: !ends_before_last,
             taken: Taken { n_skipped: header.checks_to_skip, stride: self.stride },
             spent_ns: spent_ns(header, seen.ns_per_cycle),
+            n_system_calls: header.n_system_calls,
         };
         let stack: Vec<Place> = seen.frames.iter().skip(1).rev().map(|&pc| layout.place(pc)).collect();
         builder.tick(&Tick {

@@ -40,6 +40,7 @@ use anyhow::{Context as _, Result, bail};
 use attach::{EventSettings, Exit, Injection, Launch, Launchability, Listener, Settings, Target};
 use image::NameKind;
 use profile::model::CpuTime;
+use profile::query;
 use store::Recording;
 use wire::control::TickSource;
 
@@ -268,7 +269,7 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         session.recording.fact(name, value);
     }
     if exact.is_none() && exit.is_some() && session.recorded_all() {
-        profile.measured_cpu = measured_cpu(&session, &ending);
+        query::account(&mut profile, measured_cpu(&session, &ending));
     }
     name_functions(&mut profile);
     if let Some(writer) = &mut session.trace {

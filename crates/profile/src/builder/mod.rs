@@ -20,13 +20,14 @@
 //! | `tick_places`, `suffix`, `precision` | where ticks hit within functions, and what that says of time there |
 //! | `strata`, `phases`, `weights`, `path_weights`, `time` | the estimator |
 //! | `chance` | how sure counts are so far |
-//! | `time_model`, `predictor`, `durations` | native durations of bursts |
+//! | `time_model`, `predictor`, `durations`, `doubt` | native durations of bursts |
 //! | `assemble` | the profile's tables |
 
 mod assemble;
 mod chance;
 mod code_map;
 mod contexts;
+mod doubt;
 mod durations;
 mod events;
 mod histories;
@@ -75,6 +76,9 @@ use crate::model::{BlockEnd, ModuleId, Profile, Thread, ThreadId};
 
 /// Bytes of code that a processor maps at once.
 const PAGE: u64 = 4096;
+
+/// Simulating takes strobe's time, and one burst is like another: one in so many is simulated both with slow and with fast memory.
+const BURSTS_PER_SECOND_SIMULATION: u64 = 8;
 
 /// How a profile is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -164,6 +168,8 @@ pub struct Burst<'a> {
     pub taken: Taken,
     /// How long it took, system calls not included; with what watching costs by [`Options::times`].
     pub spent_ns: f64,
+    /// System calls that it made.
+    pub n_system_calls: u32,
 }
 
 /// Which of the intervals between the checks of a burst count (Arnold and Grove).
@@ -212,6 +218,7 @@ pub struct Builder {
     outcomes: BTreeMap<&'static str, u64>,
     n_ticks_in_block: u32,
     n_records: u64,
+    n_simulated: u64,
     /// Pages of code of the latest burst.
     pages: FxHashSet<(ModuleId, u64)>,
 }
@@ -225,6 +232,8 @@ struct Tables {
     loops: Loops,
     predictor: Predictor,
     pipeline: Pipeline,
+    /// Forwards what was stored at once.
+    eager_pipeline: Pipeline,
     tally: Tally,
 }
 
@@ -249,6 +258,7 @@ impl Builder {
             loops: Loops::default(),
             predictor: Predictor::new(),
             pipeline: Pipeline::new(),
+            eager_pipeline: Pipeline::eager(),
             tally: Tally::default(),
         };
         Builder {
@@ -269,6 +279,7 @@ impl Builder {
             outcomes: BTreeMap::new(),
             n_ticks_in_block: 0,
             n_records: 0,
+            n_simulated: 0,
             pages: FxHashSet::default(),
         }
     }
@@ -391,17 +402,20 @@ impl Builder {
         let of_check = first_check.and_then(|block| code.block(block)?.region());
         let stratum = self.strata.of_burst(of_check.unwrap_or(region), code);
         self.strata.add_time(region, stratum, cpu_ns);
-        let work = self.work(burst.blocks);
+        let work = Work { n_system_calls: burst.n_system_calls, ..self.work(burst.blocks) };
         let times = self.options.times.times(burst.spent_ns, &work);
         self.record(stratum, times);
     }
 
     /// What a burst did that was just walked.
     fn work(&mut self, blocks: &[BlockRef]) -> Work {
-        let Tables { known, tally, predictor, pipeline, .. } = &mut self.tables;
+        let Tables { known, tally, predictor, pipeline, eager_pipeline, .. } = &mut self.tables;
+        self.n_simulated += 1;
+        let is_simulated_twice = self.n_simulated % BURSTS_PER_SECOND_SIMULATION == 1;
         let mut work = Work {
             n_records: blocks.len() as f64,
             n_cycles: pipeline.run(&known.code, blocks),
+            n_cycles_at_least: is_simulated_twice.then(|| eager_pipeline.run(&known.code, blocks)),
             n_surprises: f64::from(predictor.n_surprises()),
             ..Work::default()
         };

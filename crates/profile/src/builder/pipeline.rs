@@ -8,7 +8,7 @@
 
 use super::BlockRef;
 use super::code_map::{CodeMap, Located};
-use crate::code::{CodeInsn, NO_PLACE};
+use crate::code::{CodeInsn, FIRST_WORD, LOAD_CYCLES, NO_PLACE};
 
 /// Instructions taken in per cycle; times are kept in this part of a cycle.
 const WIDTH: u64 = 6;
@@ -31,11 +31,18 @@ pub(super) struct Pipeline {
     now: u64,
     /// When the latest one left.
     latest: u64,
+    /// Words that were stored are loaded at once.
+    is_eager: bool,
 }
 
 impl Pipeline {
     pub fn new() -> Pipeline {
-        Pipeline { ready: [0; 256], left: [0; WINDOW], next: 0, now: 0, latest: 0 }
+        Pipeline { ready: [0; 256], left: [0; WINDOW], next: 0, now: 0, latest: 0, is_eager: false }
+    }
+
+    /// A processor that renames words of memory as it does registers.
+    pub fn eager() -> Pipeline {
+        Pipeline { is_eager: true, ..Pipeline::new() }
     }
 
     /// Cycles that the blocks take one after the other; of many, by some pieces of them at equal distances.
@@ -67,6 +74,15 @@ impl Pipeline {
         }
     }
 
+    fn latency(&self, insn: &CodeInsn) -> u8 {
+        let has_word = |places: &[u8]| places.iter().any(|place| (FIRST_WORD..NO_PLACE).contains(place));
+        match self.is_eager {
+            true if has_word(&insn.inputs) => insn.latency.saturating_sub(LOAD_CYCLES),
+            true if has_word(&insn.outputs) => 0,
+            _ => insn.latency,
+        }
+    }
+
     #[inline]
     fn take(&mut self, insn: &CodeInsn) {
         self.now = self.now.max(self.left[self.next]) + 1;
@@ -74,7 +90,7 @@ impl Pipeline {
         for place in insn.inputs.into_iter().filter(|&place| place != NO_PLACE) {
             starts = starts.max(self.ready[usize::from(place)]);
         }
-        let done = starts + WIDTH * u64::from(insn.latency);
+        let done = starts + WIDTH * u64::from(self.latency(insn));
         for place in insn.outputs.into_iter().filter(|&place| place != NO_PLACE) {
             self.ready[usize::from(place)] = done;
         }

@@ -206,6 +206,7 @@ impl Strata {
         self.all_ratios.add(times.spent_ns, expected_ns);
         row.times.watch_ns += times.watch_ns;
         row.times.model_ns += times.model_ns;
+        row.times.doubt += times.doubt;
         if row.open_ns == 0.0 {
             self.open_strata.push(stratum);
         }
@@ -258,6 +259,7 @@ impl Strata {
             ratios.join(&row.ratios);
             times.watch_ns += row.times.watch_ns;
             times.model_ns += row.times.model_ns;
+            times.doubt += row.times.doubt;
             *n_bursts += row.n_bursts as f64;
         }
         let of_all = self.all_ratios.undisturbed();

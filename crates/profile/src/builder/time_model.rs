@@ -22,6 +22,8 @@
 //!
 //! What is left of the variance is an error that all counts of the phase share: they can be off by a factor, their ratios not.
 
+use super::doubt::Doubt;
+
 /// How long code takes, watched and not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeModel {
@@ -63,6 +65,9 @@ pub(super) struct Work {
     pub n_blocks: f64,
     pub n_pages: f64,
     pub n_transfers: f64,
+    pub n_system_calls: u32,
+    /// Cycles if words that were stored are loaded at once, where that was simulated.
+    pub n_cycles_at_least: Option<f64>,
 }
 
 /// Times of bursts.
@@ -74,6 +79,8 @@ pub(super) struct Times {
     pub watch_ns: f64,
     /// Native, by the model.
     pub model_ns: f64,
+    /// How far the model can be off.
+    pub doubt: Doubt,
 }
 
 /// Native time over the model's.
@@ -114,12 +121,15 @@ impl TimeModel {
             + self.watch_page_ns * work.n_pages
             + self.watch_transfer_ns * work.n_transfers;
         let spent_ns = if spent_ns.is_finite() { spent_ns.max(0.0) } else { 0.0 };
-        let model_ns = if self.watch_error > 0.0 {
-            self.cycle_ns * work.n_cycles + self.surprise_ns * work.n_surprises + self.transfer_ns * work.n_transfers
-        } else {
-            (spent_ns - watch_ns).max(0.0)
-        };
-        Times { spent_ns, watch_ns, model_ns }
+        if self.watch_error <= 0.0 {
+            let model_ns = (spent_ns - watch_ns).max(0.0);
+            return Times { spent_ns, watch_ns, model_ns, doubt: Doubt::default() };
+        }
+        let others_ns = self.surprise_ns * work.n_surprises + self.transfer_ns * work.n_transfers;
+        let model_ns = self.cycle_ns * work.n_cycles + others_ns;
+        let doubt = Doubt::new(model_ns, work.n_system_calls);
+        let fast_ns = work.n_cycles_at_least.map(|n_cycles| self.cycle_ns * n_cycles + others_ns);
+        Times { spent_ns, watch_ns, model_ns, doubt: fast_ns.map_or(doubt, |fast_ns| doubt.with_fast(fast_ns)) }
     }
 
     /// What is known before anything is measured.
@@ -131,7 +141,8 @@ impl TimeModel {
     pub(super) fn slowness(&self, sums: Times, n_bursts: f64) -> Slowness {
         let native_ns = sums.spent_ns - sums.watch_ns;
         if sums.model_ns <= 0.0 || native_ns <= 0.0 || self.watch_error <= 0.0 {
-            return self.unmeasured();
+            let Slowness { factor, log_error } = self.unmeasured();
+            return Slowness { factor, log_error: (log_error * log_error + sums.doubt.variance()).sqrt() };
         }
         let measured = (native_ns / sums.model_ns).ln();
         let share = self.watch_error * sums.spent_ns / native_ns;
@@ -146,11 +157,12 @@ impl TimeModel {
             mean += weight * x;
             square += weight * (x * x + variance * measured_variance / total);
         }
+        let doubt = sums.doubt.variance();
         if likelihood <= 0.0 {
-            return Slowness { factor: measured.exp(), log_error: measured_variance.sqrt() };
+            return Slowness { factor: measured.exp(), log_error: (measured_variance + doubt).sqrt() };
         }
         let (mean, square) = (mean / likelihood, square / likelihood);
-        Slowness { factor: mean.exp(), log_error: (square - mean * mean).max(0.0).sqrt() }
+        Slowness { factor: mean.exp(), log_error: ((square - mean * mean).max(0.0) + doubt).sqrt() }
     }
 }
 
@@ -173,7 +185,7 @@ mod tests {
     };
 
     fn sums(native_ns: f64, watch_ns: f64, model_ns: f64) -> Times {
-        Times { spent_ns: native_ns + watch_ns, watch_ns, model_ns }
+        Times { spent_ns: native_ns + watch_ns, watch_ns, model_ns, doubt: Doubt::default() }
     }
 
     #[test]
@@ -209,6 +221,7 @@ mod tests {
             n_blocks: 10.0,
             n_pages: 1.0,
             n_transfers: 5.0,
+            ..Work::default()
         };
         let times = MODEL.times(9000.0, &work);
         assert_eq!((times.spent_ns, times.watch_ns, times.model_ns), (9000.0, 2550.0, 75.0));

@@ -68,6 +68,7 @@ impl<'a> Replayer<'a> {
                 last_ran: piece.last_ran,
                 taken: piece.taken,
                 spent_ns: piece.native_ns,
+                n_system_calls: 0,
             }),
         });
     }

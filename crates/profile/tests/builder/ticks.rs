@@ -85,7 +85,7 @@ proptest! {
                 let stack: Vec<Place> = stack.iter().map(|&address| at(module, address)).collect();
                 let place = at(ModuleId(blocks.len() as u32 % 3), 0x1000 + u64::from(*last_ran));
                 let taken = Taken::ALL;
-                let burst = Burst { blocks: &refs, starts_mid_block: *starts_mid_block, last_ran: *last_ran, taken, spent_ns: *native_ns };
+                let burst = Burst { blocks: &refs, starts_mid_block: *starts_mid_block, last_ran: *last_ran, taken, spent_ns: *native_ns, n_system_calls: 0 };
                 let tick = plain(ThreadId(7), place, &stack);
                 builder.tick(&Tick { is_kernel: *is_kernel, burst: Some(burst), ..tick });
             }

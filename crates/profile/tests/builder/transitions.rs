@@ -104,6 +104,7 @@ fn tick(builder: &mut Builder, module: ModuleId, code: &ModuleCode, first: Block
             last_ran: true,
             taken: profile::builder::Taken::ALL,
             spent_ns: 10.0,
+            n_system_calls: 0,
         }),
     });
 }
