@@ -23,4 +23,5 @@ mod recorder;
 mod selftest;
 mod stepped;
 mod traces;
+mod truth;
 mod values;
