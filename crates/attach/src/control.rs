@@ -9,6 +9,7 @@ use wire::control::{
     SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickSource,
 };
 use wire::events::{filling, known_place_slots};
+use wire::hello::LeftAlone;
 
 use crate::error::{Result, Step};
 use crate::events::EventSettings;
@@ -75,6 +76,10 @@ pub struct Counters {
     pub wrapped_signals: u64,
     /// Address of the dynamic linker's `r_debug` in the target; 0 if it was not found.
     pub r_debug: u64,
+    /// The runtime has withdrawn from the process.
+    pub left_alone: Option<LeftAlone>,
+    /// Children of `vfork` that installed a filter, and whose programs run unprofiled.
+    pub children_left_alone: u32,
 }
 
 /// What the runtime has counted of exact mode.
@@ -278,6 +283,8 @@ impl ControlFile {
             cpu_ns_of_ended_threads: field64!(self, cpu_ns_of_ended_threads).load(Ordering::Relaxed),
             wrapped_signals: field64!(self, wrapped_signals).load(Ordering::Relaxed),
             r_debug: field64!(self, r_debug).load(Ordering::Relaxed),
+            left_alone: LeftAlone::from_u32(count(field32!(self, left_alone))),
+            children_left_alone: count(field32!(self, children_left_alone)),
             ..Counters::default()
         }
     }

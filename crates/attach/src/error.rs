@@ -2,8 +2,11 @@
 //!
 //! Messages name the cause on one line; the caller adds which process or file it was about.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+
+use wire::hello::LeftAlone;
 
 /// Result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -66,6 +69,14 @@ pub enum Error {
     /// The process was forked from one with copies that are wrong for it.
     #[error("the process was forked, and has since loaded or unloaded libraries that its parent has copies of")]
     DifferentModules,
+    /// The runtime leaves the process alone, which would not survive it.
+    #[error("the process is left alone: it would not survive being recorded")]
+    LeftAlone {
+        /// What it runs.
+        program: OsString,
+        /// Why.
+        reason: LeftAlone,
+    },
     /// There is no free range of addresses near the code.
     #[error("the process has no room for copies near its code")]
     NoRoom,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use wire::hello::{Hello, N_FILES, Ready, Welcome};
+use wire::hello::{Hello, LeftAlone, N_FILES, Ready, Welcome};
 
 use crate::area::{Arena, Shape};
 use crate::control::{ControlFile, Settings};
@@ -76,6 +76,9 @@ impl Applicant {
         let hello = parse_hello(&self.receive()?);
         if hello.version != wire::VERSION {
             return Err(Error::Version { theirs: hello.version });
+        }
+        if let Some(reason) = LeftAlone::from_u32(hello.left_alone) {
+            return Err(Error::LeftAlone { program: program_link(self.pid)?, reason });
         }
         let parent = (hello.is_fork != 0).then_some(hello.parent_pid);
         let inherited = parent.map(|parent| copies_of(parent).ok_or(Error::UnknownParent { parent })).transpose()?;
@@ -212,7 +215,7 @@ fn parse_hello(message: &[u8; size_of::<Hello>()]) -> Hello {
         pid: low(1),
         parent_pid: high(1),
         tid: low(2),
-        reserved: high(2),
+        left_alone: high(2),
         runtime_address: words[3],
     }
 }

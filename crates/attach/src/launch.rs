@@ -46,6 +46,8 @@ pub struct Injection {
     pub follow: bool,
     /// The runtime only counts ticks.
     pub no_op: bool,
+    /// Seccomp filters that the agent runs under, and so everything that it starts ([`own_filters`]).
+    pub filters: u32,
 }
 
 /// A program that was started.
@@ -168,6 +170,15 @@ pub fn ignored_signals() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) & !BROKEN_PIPE
 }
 
+/// Seccomp filters that this process runs under; a kernel that does not count them says whether there are any. The runtime takes more than these for
+/// filters of the program.
+#[must_use]
+pub fn own_filters() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let number = |name| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    number("Seccomp_filters:").or_else(|| number("Seccomp:")).unwrap_or(0)
+}
+
 /// Has this process ignore signals, also those that the C library keeps for itself.
 fn ignore(signals: u64) {
     const SET_BYTES: usize = 8;
@@ -198,6 +209,7 @@ impl Injection {
         let flags = [(self.follow, flag::FOLLOW), (self.no_op, flag::NO_OP)];
         let letters: Vec<u8> = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
         value.push(OsStr::from_bytes(&letters));
+        value.push(format!(";{}", self.filters));
         value
     }
 }
@@ -333,11 +345,12 @@ mod tests {
 
     #[test]
     fn the_environment_keeps_its_order() {
-        let injection = Injection { runtime: "/a/r.so".into(), session: "s".into(), follow: false, no_op: false };
+        let injection =
+            Injection { runtime: "/a/r.so".into(), session: "s".into(), follow: false, no_op: false, filters: 0 };
         let list = |pairs: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
             pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect()
         };
-        let session = ("STROBE_SESSION", "s;/a/r.so;");
+        let session = ("STROBE_SESSION", "s;/a/r.so;;0");
         let made = injection.environment(list(&[("B", "1"), ("A", "2")]).into_iter());
         assert_eq!(made, list(&[("B", "1"), ("A", "2"), ("LD_PRELOAD", "/a/r.so"), session]));
         let made = injection.environment(list(&[("LD_PRELOAD", "x.so y.so"), ("A", "")]).into_iter());
@@ -347,11 +360,11 @@ mod tests {
     }
 
     #[test]
-    fn session_variable_has_three_parts() {
+    fn session_variable_has_four_parts() {
         let mut injection =
-            Injection { runtime: "/a/r.so".into(), session: "strobe-1".into(), follow: true, no_op: true };
-        assert_eq!(injection.session_variable(), "strobe-1;/a/r.so;fn");
+            Injection { runtime: "/a/r.so".into(), session: "strobe-1".into(), follow: true, no_op: true, filters: 2 };
+        assert_eq!(injection.session_variable(), "strobe-1;/a/r.so;fn;2");
         (injection.follow, injection.no_op) = (false, false);
-        assert_eq!(injection.session_variable(), "strobe-1;/a/r.so;");
+        assert_eq!(injection.session_variable(), "strobe-1;/a/r.so;;2");
     }
 }

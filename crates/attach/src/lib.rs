@@ -49,7 +49,9 @@ pub use drain::{Drained, SampleRef};
 pub use error::{Error, PlaceError, Result, SpawnError};
 pub use events::{EventCounters, EventSettings};
 pub use farewell::LastWords;
-pub use launch::{Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, spawn};
+pub use launch::{
+    Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, own_filters, spawn,
+};
 pub use launchability::{Launchability, probe_binary};
 pub use listener::{Joined, Listener};
 pub use modules::{MappedModule, NoCopyReason, VDSO};

@@ -7,7 +7,7 @@
 //! Keep the object of a dead process while children of it may still join ([`Process::has_heirs`]): what they run are its copies.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -78,6 +78,12 @@ impl Process {
     #[must_use]
     pub fn parent(&self) -> Option<u32> {
         self.identity.parent
+    }
+
+    /// What it ran when it joined.
+    #[must_use]
+    pub fn program(&self) -> &OsStr {
+        &self.identity.program
     }
 
     /// The thread that joined, by its own account.

@@ -146,6 +146,7 @@ fn the_runtime_is_injected_by_the_environment() {
         session: "strobe-test".into(),
         follow: true,
         no_op: false,
+        filters: 0,
     };
     let mut launch = launch(Path::new("/bin/sh"), &["-c", "echo $LD_PRELOAD; echo $STROBE_SESSION"]);
     launch.injection = Some(injection.clone());

@@ -55,7 +55,7 @@ pub unsafe fn behind(mut environment: *const *const u8) -> Auxv {
 pub fn of_process() -> Option<Auxv> {
     let mut entries = [[0u64; 2]; 48];
     // SAFETY: a C string.
-    let file = unsafe { syscall::open_for_reading(c"/proc/self/auxv".as_ptr().cast()) }.ok()?;
+    let file = unsafe { syscall::open_for_reading(c"/proc/self/auxv".as_ptr().cast(), 0) }.ok()?;
     // SAFETY: any bytes are valid entries.
     let bytes = unsafe { core::slice::from_raw_parts_mut(entries.as_mut_ptr().cast::<u8>(), size_of_val(&entries)) };
     let read = syscall::read_at(file, bytes, 0);

@@ -4,11 +4,11 @@
 //! start routine with the stack as it was: a backtrace ends where it would without strobe.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use crate::session::{self, Session};
 use crate::thread::{self, Inheritance};
-use crate::{area, exact, fork, masks, real};
+use crate::{area, exact, fork, masks, real, withdrawal};
 
 /// Threads that can be between their creation and their first instruction at the same time.
 const N_RECORDS: usize = 4096;
@@ -80,6 +80,11 @@ fn through_trampoline(start: u64, argument: u64, create: impl Fn(u64, u64) -> i3
     result
 }
 
+/// Whether no thread is between its creation and its first instruction.
+pub fn nobody_begins() -> bool {
+    RECORDS.iter().all(|record| !record.is_taken.load(Acquire))
+}
+
 fn take_record(session: Session) -> Option<&'static Record> {
     let first = NEXT.fetch_add(1, Relaxed);
     let free = (first..first + MAX_PROBES)
@@ -116,10 +121,13 @@ unsafe extern "C" fn trampoline() {
 extern "C" fn begin(record: &'static Record, stack_end: u64) -> Start {
     let start = Start { routine: record.start.load(Relaxed), argument: record.argument.load(Relaxed) };
     let inherited = record.blocked_by_program.load(Relaxed);
-    record.is_taken.store(false, Release);
     if let Some(session) = session::attached() {
         let blocked_by_program = inherited | masks::claim();
         thread::begin(session, Inheritance { blocked_by_program, preferred_area: 0, stack_end });
+        record.is_taken.store(false, Release);
+        withdrawal::withdraw_if_displaced(session.control);
+    } else {
+        record.is_taken.store(false, Release);
     }
     Start { routine: exact::way_to(start.routine), ..start }
 }

@@ -4,7 +4,7 @@
 //! program is about to get, and remembers both for [`crate::exec`]. The strings lie in the area above the initial stack, which
 //! stays as it is for good.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use wire::hello::{ENVIRONMENT, flag};
 
@@ -41,6 +41,7 @@ static SOCKET_NAME: Slot = Slot::new();
 static LIBRARY_PATH: Slot = Slot::new();
 static FOLLOWS_CHILDREN: AtomicBool = AtomicBool::new(false);
 static IS_NO_OP: AtomicBool = AtomicBool::new(false);
+static N_FILTERS: AtomicU64 = AtomicU64::new(0);
 
 /// The whole variable, `STROBE_SESSION=...`.
 pub fn variable() -> &'static [u8] {
@@ -67,6 +68,11 @@ pub fn is_no_op() -> bool {
     IS_NO_OP.load(Relaxed)
 }
 
+/// Seccomp filters that the agent runs under.
+pub fn n_filters_of_agent() -> u64 {
+    N_FILTERS.load(Relaxed)
+}
+
 /// Removes strobe from the environment. Whether it was there.
 ///
 /// # Safety
@@ -82,6 +88,8 @@ pub unsafe fn take(environment: *mut *mut u8) -> bool {
         let flags = parts.next().unwrap_or_default();
         FOLLOWS_CHILDREN.store(flags.contains(&flag::FOLLOW), Relaxed);
         IS_NO_OP.store(flags.contains(&flag::NO_OP), Relaxed);
+        let filters = parts.next().and_then(|text| core::str::from_utf8(text).ok()?.parse().ok());
+        N_FILTERS.store(filters.unwrap_or(0), Relaxed);
         leave_preload(environment);
     }
     true

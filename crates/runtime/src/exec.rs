@@ -11,7 +11,7 @@ use core::ffi::c_void;
 
 use crate::environment::{self, PRELOAD, c_len, names};
 use crate::program_file::{self, Fitness};
-use crate::{link_map, masks, real, session, signals};
+use crate::{link_map, masks, real, session, signals, withdrawal};
 
 /// An array of C strings that ends with a null pointer.
 pub type Strings = *const *const u8;
@@ -22,7 +22,7 @@ pub type Strings = *const *const u8;
 /// # Safety
 /// `given` must be an array of C strings or null.
 unsafe fn with_environment<T: Default>(given: Strings, fitness: impl Fn() -> Fitness, run: impl Fn(Strings) -> T) -> T {
-    if !session::is_active() {
+    if !session::is_active() || withdrawal::leaves_children_alone() {
         return run(given);
     }
     let run = |environment| masks::with_true_mask(|| signals::with_true_action(|| run(environment)));

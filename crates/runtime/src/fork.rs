@@ -58,6 +58,9 @@ unsafe extern "C" fn before() {
 }
 
 unsafe extern "C" fn in_child() {
+    if !session::is_active() {
+        return;
+    }
     session::set_pid(syscall::getpid());
     WAITING_TID.store(NOBODY, Relaxed);
     WAITING_TIMER.store(NO_TIMER, Relaxed);

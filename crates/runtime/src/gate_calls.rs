@@ -11,7 +11,7 @@ use crate::area::Area;
 use crate::gate::{VECTOR_BYTES, saved};
 use crate::interrupt::{self, machine, restore};
 use crate::syscall::{self, Errno};
-use crate::{code, events, exact, farewell, gate_stack, signals, thread};
+use crate::{code, events, exact, farewell, filters, gate_stack, signals, thread};
 
 const RT_SIGACTION: u64 = 13;
 const RT_SIGRETURN: u64 = 15;
@@ -22,7 +22,9 @@ const FORK: u64 = 57;
 const VFORK: u64 = 58;
 const EXIT: u64 = 60;
 const EXIT_GROUP: u64 = 231;
+const PRCTL: u64 = 157;
 const ARCH_PRCTL: u64 = 158;
+const SECCOMP: u64 = 317;
 const RSEQ: u64 = 334;
 const CLONE3: u64 = 435;
 const INSTRUCTION_BYTES: u64 = 2;
@@ -66,6 +68,13 @@ pub unsafe fn make(area: &Area, at: u64) -> Outcome {
             FORK | VFORK => fork(area, at),
             CLONE if makes_process(first, registers[saved::RSI]) => fork(area, at),
             CLONE3 if clone3_makes_process(first, registers[saved::RSI]) => fork(area, at),
+            number @ (PRCTL | SECCOMP) => {
+                let (second, third) = (registers[saved::RSI], registers[saved::RDX]);
+                if filters::before_system_call(number as i64, first, second, third) {
+                    return Outcome::Refused;
+                }
+                made(area, at, call(area))
+            }
             EXIT => {
                 farewell::leave(area, at, farewell::THREAD_WORDS);
                 thread::exit(area, first)

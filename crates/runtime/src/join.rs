@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::control::{Control, FILE_BYTES};
-use wire::hello::{Hello, N_FILES, Ready, Welcome};
+use wire::hello::{Hello, LeftAlone, N_FILES, Ready, Welcome};
 
 use crate::abi::{Iovec, MessageHeader, Timespec};
 use crate::environment;
@@ -34,6 +34,13 @@ static AGENT_SIDE_PID: AtomicU32 = AtomicU32::new(0);
 /// Joins the session. Whether the process is attached now.
 pub fn join(origin: Origin) -> bool {
     session::prepare().is_ok() && Socket::connect().is_ok_and(|socket| negotiate(&socket, origin).is_ok())
+}
+
+/// Tells the agent why the process does not join.
+pub fn decline(reason: LeftAlone) {
+    let Ok(socket) = Socket::connect() else { return };
+    // The agent looks at the process before it answers.
+    let _ = socket.send(&Hello { left_alone: reason as u32, ..hello(Origin::Program) }).and_then(|()| socket.receive());
 }
 
 fn negotiate(socket: &Socket, origin: Origin) -> Result<(), Errno> {
@@ -68,7 +75,7 @@ fn hello(origin: Origin) -> Hello {
         pid: syscall::getpid(),
         parent_pid: if origin == Origin::Fork { AGENT_SIDE_PID.load(Relaxed) } else { 0 },
         tid: syscall::gettid(),
-        reserved: 0,
+        left_alone: 0,
         runtime_address: join as *const () as u64,
     }
 }

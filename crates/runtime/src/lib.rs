@@ -10,6 +10,7 @@
 //!   to it that no handler of the program finds itself called from a copy; [`recover`] has the rules for that.
 //! * [`exact`] is the mode in which threads never leave the copies: [`gate`], [`gate_calls`], [`come_back`], [`hook`], [`interrupt`].
 //! * [`events`] takes what probes have noted to the agent.
+//! * [`status`], [`guests`] and [`filters`] recognise programs that would not survive that; [`withdrawal`] leaves them alone.
 //! * [`unload`], [`fork`] and the rest deal with what else a program can do to the ground that it stands on.
 //!
 //! Functions of the C library are interposed by symbols of the same name and call the real ones, which [`link_map`] finds.
@@ -37,10 +38,12 @@ mod exec;
 mod exec_lists;
 mod exports;
 mod farewell;
+mod filters;
 mod fork;
 mod gate;
 mod gate_calls;
 mod gate_stack;
+mod guests;
 mod hook;
 mod interrupt;
 mod join;
@@ -58,6 +61,7 @@ mod resume;
 mod session;
 mod signals;
 mod start;
+mod status;
 mod stream;
 mod syscall;
 mod thread;
@@ -67,6 +71,7 @@ mod trace;
 mod twins;
 mod unload;
 mod waits;
+mod withdrawal;
 mod words;
 
 /// Nothing here panics on purpose; if it does, the thread stops in a way that a debugger shows.

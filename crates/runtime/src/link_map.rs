@@ -44,11 +44,11 @@ struct Symbol {
 #[repr(C)]
 pub struct ProgramHeader {
     pub kind: u32,
-    flags: u32,
+    pub flags: u32,
     pub offset: u64,
-    address: u64,
+    pub address: u64,
     physical: u64,
-    file_bytes: u64,
+    pub file_bytes: u64,
     pub memory_bytes: u64,
     align: u64,
 }

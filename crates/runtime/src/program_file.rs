@@ -79,7 +79,7 @@ fn join(path: &mut [u8; MAX_PATH], directory: &[u8], file: &[u8]) -> Option<()> 
 /// `path` must be a C string.
 unsafe fn at_depth(path: *const u8, depth: usize) -> Fitness {
     // SAFETY: the caller's string.
-    let Ok(file) = (unsafe { syscall::open_for_reading(path) }) else { return Fitness::Missing };
+    let Ok(file) = (unsafe { syscall::open_for_reading(path, syscall::NON_BLOCKING) }) else { return Fitness::Missing };
     let fitness = of_open(file, depth);
     syscall::close(file);
     fitness

@@ -1,7 +1,8 @@
 //! What the program does in ways of its own: system calls by way of `syscall`, and `raise`.
 //!
 //! A signal action set by a system call would take the runtime's place, or put a handler where no runtime stands before it; code made
-//! writable is about to change. So these two calls are looked at; all others go to the C library's function as they are.
+//! writable is about to change; a filter of system calls may forbid the runtime's. So these calls are looked at; all others go to the C library's
+//! function as they are.
 
 use core::arch::naked_asm;
 
@@ -9,7 +10,7 @@ use wire::control::TIMER_SIGNAL;
 
 use crate::abi::{KernelSigAction, SigAction, SigInfo, is_signal};
 use crate::come_back::returning;
-use crate::{code, exact, masks, real, session, signals, syscall};
+use crate::{code, exact, filters, masks, real, session, signals, syscall};
 
 const MPROTECT: i64 = 10;
 const RT_SIGACTION: i64 = 13;
@@ -27,6 +28,10 @@ pub unsafe extern "C" fn exported_syscall() -> i64 {
         "cmp rdi, 13",
         "je 2f",
         "cmp rdi, 10",
+        "je 2f",
+        "cmp rdi, 157",
+        "je 2f",
+        "cmp rdi, 317",
         "je 2f",
         "mov r11, [rip + {real}]",
         "cmp r11, 1",
@@ -61,6 +66,7 @@ extern "C" fn target(number: i64, first: u64, second: u64, third: u64) -> u64 {
     if number == MPROTECT {
         code::before_protection(first, second, third as i32);
     }
+    filters::before_system_call(number, first, second, third);
     let is_ours = number == RT_SIGACTION && session::is_active() && session::is_own_process();
     if is_ours { returning_rt_sigaction as *const () as u64 } else { real as *const () as u64 }
 }

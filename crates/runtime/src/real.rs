@@ -79,6 +79,7 @@ functions! {
     PTHREAD_KEY_CREATE = "pthread_key_create": fn(*mut u32, unsafe extern "C" fn()) -> i32;
     PTHREAD_SETSPECIFIC = "pthread_setspecific": fn(u32, u64) -> i32;
     REGISTER_ATFORK = "__register_atfork": fn(u64, u64, unsafe extern "C" fn(), u64) -> i32;
+    PRCTL = "prctl": fn(i32, u64, u64, u64, u64) -> i32;
     SYSCALL = "syscall": fn(i64, i32, *const KernelSigAction, *mut KernelSigAction, usize) -> i64;
     RAISE = "raise": fn(i32) -> i32;
     PTRACE = "ptrace": fn(u64, u64, u64, u64) -> i64;

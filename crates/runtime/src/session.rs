@@ -101,6 +101,16 @@ pub fn activate() {
     ACTIVE.store(true, Relaxed);
 }
 
+/// From now on the process has neither a session nor wrapped signals.
+pub fn deactivate() {
+    ACTIVE.store(false, Relaxed);
+    let flag = ATTACHED.load(Relaxed);
+    if !flag.is_null() {
+        // SAFETY: `prepare` made the page. Who has found the session uses memory that stays mapped.
+        unsafe { &*flag }.store(0, Release);
+    }
+}
+
 /// The process that owns the private memory.
 pub fn pid() -> u32 {
     PID.load(Relaxed)

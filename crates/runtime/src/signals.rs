@@ -14,13 +14,10 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use wire::control::TIMER_SIGNAL;
+use wire::hello::LeftAlone;
 
 use crate::abi::{DEFAULT, IGNORE, KernelSigAction, N_SIGNALS, SigAction, bit, is_signal, sa};
-use crate::entry;
-use crate::real;
-use crate::session;
-use crate::syscall;
-use crate::thread;
+use crate::{entry, guests, real, session, syscall, thread, withdrawal};
 
 /// What the program wants to happen at a signal.
 pub struct Action {
@@ -117,6 +114,43 @@ fn tick_action(restart: u32) -> KernelSigAction {
     }
 }
 
+/// Whether the kernel delivers ticks to the runtime.
+pub fn owns_ticks() -> bool {
+    // SAFETY: changes nothing.
+    unsafe { syscall::rt_sigaction(TIMER_SIGNAL, None) }.is_ok_and(|action| is_ours(TIMER_SIGNAL, &action))
+}
+
+fn is_ours(signal: i32, action: &KernelSigAction) -> bool {
+    let entry = if signal == TIMER_SIGNAL { entry::tick_entry as *const () as u64 } else { entry::address() };
+    action.handler == entry
+}
+
+/// Gives the kernel the program's own actions, in the calling process.
+pub fn uninstall() {
+    (1..=N_SIGNALS as i32).for_each(uninstall_one);
+}
+
+/// The same for the signal of ticks alone.
+pub fn uninstall_ticks() {
+    uninstall_one(TIMER_SIGNAL);
+}
+
+fn uninstall_one(signal: i32) {
+    // SAFETY: what is installed is what the program asked for, with the way back that it had.
+    unsafe {
+        let Some(old) = syscall::rt_sigaction(signal, None).ok().filter(|old| is_ours(signal, old)) else { return };
+        if signal == TIMER_SIGNAL {
+            // Has the kernel forget ticks that wait.
+            let ignore = KernelSigAction { handler: IGNORE, ..KernelSigAction::default() };
+            let _ = syscall::rt_sigaction(signal, Some(&ignore));
+        }
+        let wanted = Action::of(signal).get();
+        let flags = u64::from(wanted.flags | sa::RESTORER);
+        let own = KernelSigAction { handler: wanted.handler, flags, restorer: old.restorer, mask: wanted.mask };
+        let _ = syscall::rt_sigaction(signal, Some(&own));
+    }
+}
+
 /// Wraps the handler that `signal` has, if it has one.
 pub fn wrap(signal: i32) {
     // SAFETY: the entry does what the handler's installer wanted.
@@ -199,7 +233,11 @@ pub unsafe fn sigaction(signal: i32, new: *const SigAction, old: *mut SigAction)
             return result;
         }
         if signal == TIMER_SIGNAL {
-            return virtual_action(new, old);
+            // Go's runtime, in a library that has just been opened.
+            if new.as_ref().is_some_and(|new| Wanted::from_action(new).has_handler() && guests::is_go(new.handler)) {
+                withdrawal::withdraw(LeftAlone::Go);
+            }
+            return if withdrawal::has_begun() { real(signal, new, old) } else { virtual_action(new, old) };
         }
         change(real, signal, new, old)
     }

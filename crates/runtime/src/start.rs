@@ -6,7 +6,8 @@ use crate::come_back::returning;
 use crate::join::{self, Origin};
 use crate::thread::{self, Inheritance};
 use crate::{
-    altstack, area, auxv, environment, exact, fork, link_map, masks, places, real, session, signals, syscall, trace,
+    altstack, area, auxv, environment, exact, fork, guests, link_map, masks, places, real, session, signals, status,
+    syscall,
 };
 
 #[used]
@@ -35,11 +36,20 @@ unsafe extern "C" fn construct(_: i32, arguments: *mut *mut u8, environment: *mu
 
 /// Joins the session and sets everything up; if anything is missing, the program runs as if strobe were not there.
 fn start(r_debug: u64, stack_end: u64) {
+    // Before any other system call. A filter that the agent has, too, is one that lets it work.
+    let may_go_on = status::restraints()
+        .is_some_and(|found| !found.is_traced && found.n_filters <= environment::n_filters_of_agent());
+    if !may_go_on {
+        return;
+    }
     real::resolve();
+    if let Some(reason) = guests::found() {
+        join::decline(reason);
+        return;
+    }
     session::set_pid(syscall::getpid());
     let is_ready = real::is_complete()
         && !syscall::has_shadow_stack()
-        && !trace::is_traced()
         && altstack::prepare().is_ok()
         && thread::prepare()
         && fork::prepare()

@@ -61,15 +61,25 @@ pub fn close(descriptor: i32) {
     let _ = unsafe { raw(3, [descriptor as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Opens the file with this NUL-terminated name for reading.
+/// With this flag, opening a pipe does not wait for its other end.
+pub const NON_BLOCKING: usize = 0o4000;
+
+/// Opens the file with this NUL-terminated name for reading, by the same call as the dynamic linker opens libraries.
 ///
 /// # Safety
 /// `path` must be a C string.
-pub unsafe fn open_for_reading(path: *const u8) -> Result<i32, Errno> {
+pub unsafe fn open_for_reading(path: *const u8, flags: usize) -> Result<i32, Errno> {
+    const CURRENT_DIRECTORY: i32 = -100;
     const CLOSE_ON_EXEC: usize = 0o2_000_000;
-    const NON_BLOCKING: usize = 0o4000;
+    let arguments = [CURRENT_DIRECTORY as usize, path as usize, CLOSE_ON_EXEC | flags, 0, 0, 0];
     // SAFETY: the caller's string.
-    unsafe { raw(2, [path as usize, CLOSE_ON_EXEC | NON_BLOCKING, 0, 0, 0, 0]) }.map(|descriptor| descriptor as i32)
+    unsafe { raw(257, arguments) }.map(|descriptor| descriptor as i32)
+}
+
+/// Reads on. 0: the end.
+pub fn read(descriptor: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes within the buffer.
+    unsafe { raw(0, [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) }
 }
 
 pub fn read_at(descriptor: i32, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {

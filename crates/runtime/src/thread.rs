@@ -5,7 +5,7 @@
 //! way leaves its area taken.
 
 use core::arch::{asm, naked_asm};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use wire::control::{SYSTEM_CALLS_OFFSET, TickSource};
 use wire::thread::{MAGIC, thread_state};
@@ -152,13 +152,19 @@ pub fn replace_perf_ticks() {
 /// Longest wait for the agent.
 const MAX_WAIT_MS: u32 = 200;
 
-/// Ends the thread's ticks.
+const NO_TIMER: i64 = -1;
+
+/// Ends the ticks of the area's thread.
 pub fn stop_ticks(area: &Area) {
-    if let Some(id) = timer_of(area) {
+    if let Some(id) = known_timer(timer_id(area).swap(NO_TIMER, Relaxed)) {
         timer::delete(id);
     }
-    // SAFETY: the area is the calling thread's.
-    unsafe { (*area.raw()).timer_id = -1 };
+}
+
+/// Ends the ticks of all threads.
+pub fn stop_all_ticks(session: Session) {
+    let n_areas = (session.control.n_areas.load(Acquire) as usize).min(session::layout().n_areas);
+    (0..n_areas).for_each(|index| stop_ticks(&Area::numbered(session, index)));
 }
 
 /// Holds the thread's ticks back.
@@ -184,8 +190,16 @@ pub fn resume_ticks(area: &Area) {
 
 /// The calling thread's timer.
 pub fn timer_of(area: &Area) -> Option<i32> {
-    // SAFETY: the area is the calling thread's.
-    let id = unsafe { (*area.raw()).timer_id };
+    known_timer(timer_id(area).load(Relaxed))
+}
+
+/// The number of the area's timer. Whoever takes it away deletes the timer.
+fn timer_id(area: &Area) -> &AtomicI64 {
+    // SAFETY: lies in the arena, and is aligned; when threads can meet, it is used only in this way.
+    unsafe { AtomicI64::from_ptr(&raw mut (*area.raw()).timer_id) }
+}
+
+fn known_timer(id: i64) -> Option<i32> {
     i32::try_from(id).ok().filter(|&id| id >= 0)
 }
 

@@ -11,7 +11,7 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use wire::control::{Control, PERF_CODE, Policy, TICK_COOKIE, TIMER_SIGNAL, TickSource};
+use wire::control::{Control, NativeReason, PERF_CODE, Policy, TICK_COOKIE, TIMER_SIGNAL, TickSource};
 use wire::sample::{Outcome, Registers, SampleHeader};
 use wire::thread::thread_state;
 
@@ -20,7 +20,7 @@ use crate::area::Area;
 use crate::entry::{self, Next};
 use crate::session::{self, Session};
 use crate::stream::{self, Room};
-use crate::{environment, events, exact, fork, places, syscall, thread, timer, twins, unload};
+use crate::{environment, events, exact, fork, interrupt, places, syscall, thread, timer, twins, unload};
 
 /// Called by [`entry::tick_entry`].
 pub unsafe extern "C" fn on_tick(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64, next: &mut Next) {
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn on_tick(signal: i32, info: &mut SigInfo, context: *mut 
     *next = Next::RETURN;
     match session::attached() {
         // SAFETY: the frame belongs to this delivery alone.
-        Some(session) => tick(session, unsafe { &mut *context }, tick_tsc, overrun),
+        Some(session) => tick(session, info, unsafe { &mut *context }, tick_tsc, overrun),
         None => fork::join_at_tick(),
     }
 }
@@ -64,9 +64,9 @@ fn has_used_perf() -> bool {
     HAS_USED_PERF.load(Relaxed)
 }
 
-fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {
+fn tick(session: Session, info: &mut SigInfo, context: &mut UContext, tick_tsc: u64, overrun: u32) {
     if exact::is_on() {
-        exact_tick(session, context);
+        exact_tick(session, info, context);
         return;
     }
     let Some(area) = Area::own(session) else {
@@ -94,9 +94,16 @@ fn tick(session: Session, context: &mut UContext, tick_tsc: u64, overrun: u32) {
 }
 
 /// In exact mode a tick brings a thread back into copies that left them because there were none, if it finds it at the start of a block. If paths are sampled,
-/// it makes samples wanted, wherever it finds the thread.
-fn exact_tick(session: Session, context: &mut UContext) {
+/// it makes samples wanted, wherever it finds the thread. When exact mode has been given up, it takes a thread out that does not come by the gate.
+fn exact_tick(session: Session, info: &mut SigInfo, context: &mut UContext) {
     let pc = context.registers[register::RIP];
+    if session::is_in_copy(pc) && !exact::may_enter(session.control) {
+        interrupt::leave_runtime(info, context);
+        if let Some(area) = Area::own(session) {
+            exact::note_native(&area, NativeReason::Abandoned);
+        }
+        return;
+    }
     let is_sampling = session.control.policy.load(Relaxed) != Policy::Plain as u32;
     if session::is_in_copy(pc) && !is_sampling {
         return;

@@ -2,23 +2,10 @@
 //!
 //! A debugger sees every signal of the process that it traces before the process does. Common ones pass
 //! [`wire::control::TIMER_SIGNAL`] on without a word, but a program that traces its own children need not. So a process that
-//! starts under a debugger is left alone, and one that asks to be traced gets no more ticks.
+//! starts under a debugger is left alone ([`crate::status`]), and one that asks to be traced gets no more ticks.
 
 use crate::area::Area;
-use crate::{fork, real, session, syscall, thread};
-
-/// Whether a debugger is attached to this process.
-pub fn is_traced() -> bool {
-    const NAME: &[u8] = b"TracerPid:\t";
-    let mut text = [0u8; 2048];
-    // SAFETY: a C string.
-    let Ok(file) = (unsafe { syscall::open_for_reading(c"/proc/self/status".as_ptr().cast()) }) else { return false };
-    let read = syscall::read_at(file, &mut text, 0).unwrap_or(0);
-    syscall::close(file);
-    let text = &text[..read.min(text.len())];
-    let value = text.windows(NAME.len()).position(|window| window == NAME).and_then(|at| text.get(at + NAME.len()));
-    value.is_some_and(|&digit| digit != b'0')
-}
+use crate::{fork, real, session, thread};
 
 /// `ptrace` for the program. The C library's takes a variable number of arguments, of which these are all.
 ///

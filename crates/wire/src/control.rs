@@ -26,8 +26,9 @@ pub const FILE_BYTES: u64 = KNOWN_PLACES_OFFSET + 8 * crate::events::N_KNOWN_PLA
 /// `clone3`.
 pub const SYSTEM_CALLS_THAT_LEAVE: [u16; 13] = [15, 56, 57, 58, 59, 60, 11, 25, 158, 231, 322, 334, 435];
 
-/// The same in exact mode, besides: `rt_sigaction`, because the kernel must not call a handler in the middle of a copy.
-pub const SYSTEM_CALLS_THAT_LEAVE_EXACT: [u16; 1] = [13];
+/// The same in exact mode, besides: `rt_sigaction`, because the kernel must not call a handler in the middle of a copy; `prctl` and `seccomp`, because they
+/// install filters that the gate might not pass.
+pub const SYSTEM_CALLS_THAT_LEAVE_EXACT: [u16; 3] = [13, 157, 317];
 
 /// The head of the control file.
 #[repr(C)]
@@ -87,6 +88,10 @@ pub struct Control {
     pub wrapped_signals: AtomicU64,
     /// Address of the dynamic linker's `r_debug`; 0 if it was not found.
     pub r_debug: AtomicU64,
+    /// Not zero: the runtime has withdrawn from the process, for this reason ([`crate::hello::LeftAlone`]).
+    pub left_alone: AtomicU32,
+    /// Children of `vfork` that had filters of their own, and whose programs are not followed.
+    pub children_left_alone: AtomicU32,
 
     /// Exact mode.
     pub exact: Exact,
@@ -226,7 +231,7 @@ pub const PERF_CODE: i32 = 1;
 /// `si_value` of the runtime's timers.
 pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
-const _: () = assert!(size_of::<Control>() == 120 + size_of::<Exact>() + size_of::<Events>());
+const _: () = assert!(size_of::<Control>() == 128 + size_of::<Exact>() + size_of::<Events>());
 const _: () = assert!(size_of::<Events>() == 24 + MAX_EXPRESSION);
 const _: () = assert!(size_of::<Exact>() == 24 + 8 * (NativeReason::COUNT + 3));
 const _: () = assert!(size_of::<ModuleSlot>() == 64);

@@ -5,12 +5,12 @@
 //! with a [`Welcome`], which carries [`N_FILES`] descriptors: control file, arena, and for each cluster in use (in order) its copies and its
 //! map. The runtime maps them where the welcome says, closes every descriptor, and reports [`Ready`]. If something is in the way it undoes
 //! everything and reports the error number; the agent may answer with another welcome. A welcome with `refused` set ends the matter:
-//! the process runs unprofiled.
+//! the process runs unprofiled. A hello with `left_alone` set asks for nothing else: it only says why.
 
 use crate::clusters::{Cluster, N_CLUSTERS};
 
-/// Name of the variable: `NAME;PRELOAD;FLAGS`, where `NAME` is the socket's name without the leading NUL, `PRELOAD` the path of the runtime and
-/// `FLAGS` are letters of [`flag`].
+/// Name of the variable: `NAME;PRELOAD;FLAGS;FILTERS`, where `NAME` is the socket's name without the leading NUL, `PRELOAD` the path of the runtime,
+/// `FLAGS` are letters of [`flag`] and `FILTERS` is the number of seccomp filters that the agent itself runs under.
 pub const ENVIRONMENT: &str = "STROBE_SESSION";
 
 /// Letters in the environment variable.
@@ -19,6 +19,30 @@ pub mod flag {
     pub const FOLLOW: u8 = b'f';
     /// The runtime only counts ticks.
     pub const NO_OP: u8 = b'n';
+}
+
+/// Why the runtime leaves a program alone that would not survive it.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeftAlone {
+    /// Go's runtime ends the program at a signal that it did not ask for.
+    Go = 1,
+    /// SBCL's runtime ends the program when a signal mask is not as it made it.
+    Lisp = 2,
+    /// A seccomp filter of the program might refuse the runtime's system calls.
+    Filter = 3,
+    /// The program has a handler for the signal of ticks of which the runtime was not told.
+    TickSignal = 4,
+}
+
+impl LeftAlone {
+    /// The reason with this number; 0 is none.
+    #[must_use]
+    pub fn from_u32(number: u32) -> Option<LeftAlone> {
+        [LeftAlone::Go, LeftAlone::Lisp, LeftAlone::Filter, LeftAlone::TickSignal]
+            .into_iter()
+            .find(|&reason| reason as u32 == number)
+    }
 }
 
 /// Most descriptors of a welcome.
@@ -38,8 +62,8 @@ pub struct Hello {
     pub parent_pid: u32,
     /// Thread id of the calling thread.
     pub tid: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Not zero: the process will not join, for this reason ([`LeftAlone`]).
+    pub left_alone: u32,
     /// Any address inside the runtime, so that the agent can tell its mapping.
     pub runtime_address: u64,
 }

@@ -13,6 +13,7 @@ mod exact;
 mod guide;
 pub mod hardware;
 mod layout;
+mod left_alone;
 mod live;
 pub mod outside;
 mod perturbation;
@@ -117,6 +118,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
             session: listener.name().to_owned(),
             follow: props.follow,
             no_op: props.probe == Probe::Off,
+            filters: attach::own_filters(),
         })
     });
     let launch = Launch {
@@ -219,8 +221,9 @@ struct Conclusion {
 fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, conclusion: Conclusion) -> Result<()> {
     let Conclusion { exit, started, start_up, source, mut warnings, rate_hz, alone } = conclusion;
     let used = exit.map(|exit| exit.used).unwrap_or_default();
-    if session.n_processes == 0 && warnings.is_empty() {
-        warnings.push("the program ran unrecorded: it never joined (it may have ended too soon, dropped LD_PRELOAD, or have a limit on its address space)".to_owned());
+    session.loners.warnings().for_each(|warning| warn(&warning));
+    if session.n_processes == 0 && warnings.is_empty() && session.loners.is_empty() {
+        warnings.push("the program ran unrecorded: it never joined (it may have ended too soon, dropped LD_PRELOAD, have a limit on its address space, or run under a seccomp filter that strobe does not run under)".to_owned());
         warn(warnings.last().map_or("", String::as_str));
     }
     let ending = Ending {

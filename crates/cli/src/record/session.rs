@@ -26,6 +26,7 @@ use crate::record::digest::TIMES;
 use crate::record::events::{self, ValueStream};
 use crate::record::exact;
 use crate::record::guide::Guide;
+use crate::record::left_alone::Loners;
 use crate::record::outside::Requests;
 use crate::record::process::Watched;
 use crate::record::summary;
@@ -61,6 +62,8 @@ pub struct Session<'a> {
     pub tally: Tally,
     pub findings: Findings,
     pub counters: Totals,
+    /// Processes that were left alone.
+    pub loners: Loners,
     clock: Clock,
     pub started: Instant,
     pub is_enabled: bool,
@@ -187,6 +190,7 @@ impl<'a> Session<'a> {
             tally: Tally::default(),
             findings: Findings::default(),
             counters: Totals::default(),
+            loners: Loners::default(),
             clock: Clock::new(),
             started: now,
             is_enabled,

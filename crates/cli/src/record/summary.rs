@@ -57,6 +57,7 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("agent_cpu_s", format!("{:.3}", ending.agent_cpu.as_secs_f64())),
         ("start_up_s", format!("{:.4}", ending.start_up.as_secs_f64())),
         ("processes", session.n_processes.to_string()),
+        ("processes_left_alone", session.loners.n_processes().to_string()),
         ("threads", session.counters.threads.to_string()),
         ("threads_unprofiled", session.counters.threads_unprofiled.to_string()),
         ("untold_bursts", session.counters.untold_bursts.to_string()),
@@ -230,6 +231,9 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
     );
     for (name, text) in value_summary::lines(session, &modules) {
         line(name, text);
+    }
+    for text in session.loners.lines() {
+        line("left alone", text);
     }
     for (problem, n) in &session.counters.problems {
         let times = if *n == 1 { String::new() } else { format!(" ({n} times)") };

@@ -49,15 +49,28 @@ impl Program {
     pub fn build(&self) -> Executable {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for library in &self.libraries {
-            let mut compiler = compiler(library.source, &folder.path().join(library.file));
+            let file = folder.path().join(library.file);
+            if library.source.ends_with(".go") {
+                compile(go(library.source, &file).args(library.flags).arg(source(library.source)));
+                continue;
+            }
+            let mut compiler = compiler(library.source, &file);
             compile(compiler.args(["-O2", "-shared", "-fPIC"]).args(library.flags));
         }
         let file = folder.path().join("program");
+        if self.source.ends_with(".go") {
+            compile(go(self.source, &file).args(&self.flags[1..]).arg(source(self.source)));
+            return self.executable(folder, file);
+        }
         let mut compiler = compiler(self.source, &file);
         // The dynamic symbols are for programs that name their own functions in backtraces.
         compiler.args(["-rdynamic", "-pthread", "-Wl,-rpath,$ORIGIN"]).args(&self.flags);
         compiler.args(self.libraries.iter().filter(|library| library.is_linked).map(|l| folder.path().join(l.file)));
         compile(compiler.arg("-lm"));
+        self.executable(folder, file)
+    }
+
+    fn executable(&self, folder: TempDir, file: PathBuf) -> Executable {
         let arguments = [scale().to_string()].into_iter().chain(self.arguments.iter().map(|&a| a.to_owned())).collect();
         Executable { folder, file, arguments }
     }
@@ -72,6 +85,19 @@ pub struct Executable {
 }
 
 impl Executable {
+    /// An installed program.
+    pub fn installed(file: &str, arguments: &[&str]) -> Executable {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Executable { folder, file: file.into(), arguments }
+    }
+
+    /// The file with other arguments.
+    pub fn with_arguments(mut self, arguments: &[&str]) -> Executable {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self
+    }
+
     /// The file and its arguments.
     pub fn command_line(&self) -> Vec<String> {
         let file = self.file.to_str().expect("a temporary folder with a UTF-8 name");
@@ -98,10 +124,21 @@ fn scale() -> u32 {
 }
 
 fn compiler(source: &str, output: &Path) -> Command {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let mut command = Command::new(if source.ends_with(".cpp") { "g++" } else { "gcc" });
-    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(output).arg(folder.join(source));
+    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(output).arg(self::source(source));
     command
+}
+
+/// Go keeps what it has compiled of its own library, which takes longer than our programs.
+fn go(source: &str, output: &Path) -> Command {
+    assert!(source.ends_with(".go"), "{source}: not in Go");
+    let mut command = Command::new("go");
+    command.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go")).args(["build", "-o"]).arg(output);
+    command
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
 #[track_caller]

@@ -15,6 +15,7 @@ mod contexts;
 mod exact;
 mod full_trace;
 mod gdb;
+mod left_alone;
 mod mishaps;
 mod pep;
 mod process;

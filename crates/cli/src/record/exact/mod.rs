@@ -85,7 +85,7 @@ impl Totals {
         }
         self.native_cycles += native_cycles;
         self.entries += entries;
-        self.n_abandoned += u64::from(is_abandoned);
+        self.n_abandoned += u64::from(is_abandoned && watched.process.counters().left_alone.is_none());
         self.lost_paths += watched.process.n_lost_paths();
         self.cache_misses += watched.process.n_cache_misses();
         self.n_sampling_ticks += watched.process.n_sampling_ticks();

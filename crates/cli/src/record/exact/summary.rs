@@ -239,8 +239,10 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
     let excursions = n_excursions(totals);
     line(
         "coverage",
-        if excursions == 0 {
+        if excursions == 0 && session.loners.is_empty() {
             "complete: no thread ran code that was not counted".to_owned()
+        } else if excursions == 0 {
+            "incomplete: what was left alone was not counted".to_owned()
         } else {
             let named: Vec<String> =
                 totals.native.iter().map(|(&reason, n)| format!("{} {n}", reason_name(reason))).collect();
@@ -262,6 +264,9 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
         line("given up", format!("{} processes ran on uncounted: strobe did not answer in time", totals.n_abandoned));
     }
     line("modules", format!("{} translated ({} from the cache)", modules.n_translated, modules.n_from_cache));
+    for text in session.loners.lines() {
+        line("left alone", text);
+    }
     let problems = session.counters.problems.keys().chain(&outcome.problems);
     for problem in problems {
         line("stayed out", problem.clone());

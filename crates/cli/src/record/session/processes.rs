@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use attach::{Joined, Process};
 use wire::control::TickSource;
+use wire::hello::LeftAlone;
 
 use crate::record::process::{Module, Sinks, Wanted, Watched};
 use crate::record::session::{Session, interval_ns};
@@ -24,6 +25,9 @@ impl Session<'_> {
         while let Ok(joined) = self.joined.try_recv() {
             match joined {
                 Joined::Process(process) => self.take_in_one(Arc::new(*process)),
+                Joined::Refused { error: attach::Error::LeftAlone { program, reason }, .. } => {
+                    self.loners.add(&program, reason);
+                }
                 Joined::Refused { pid, error } => {
                     *self.counters.problems.entry(format!("process {pid}: {error}")).or_default() += 1;
                 }
@@ -140,6 +144,10 @@ impl Session<'_> {
         for (place, n) in watched.named_departures() {
             *self.counters.departures.entry(place).or_default() += n;
         }
+        let children = (0..counters.children_left_alone).map(|_| LeftAlone::Filter);
+        for reason in counters.left_alone.into_iter().chain(children) {
+            self.loners.add(watched.process.program(), reason);
+        }
         self.counters.lost_ticks += counters.lost_ticks;
         self.counters.ticks_in_burst += counters.ticks_in_burst;
         self.counters.foreign_ticks += u64::from(counters.foreign_ticks);
@@ -177,6 +185,10 @@ impl Session<'_> {
     pub(super) fn rescan(&mut self) {
         let mut processes = std::mem::take(&mut self.processes);
         for watched in &mut processes {
+            let is_left_alone = watched.process.counters().left_alone.is_some();
+            if is_left_alone {
+                watched.perf_ticks = None;
+            }
             if watched.perf_ticks.is_some() && watched.process.handles_tick_signal() {
                 self.replace_perf_ticks(watched);
             }
@@ -198,7 +210,9 @@ impl Session<'_> {
             let waited = watched.last_scan.elapsed();
             if waited >= SCAN_EVERY || has_strangers && waited >= SCAN_EVERY / 10 {
                 self.scan(watched);
-                self.look_for_hindrances(watched);
+                if !is_left_alone {
+                    self.look_for_hindrances(watched);
+                }
             }
         }
         self.processes = processes;

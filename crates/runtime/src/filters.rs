@@ -1,0 +1,89 @@
+//! Filters of system calls (seccomp) that the program installs.
+//!
+//! A filter may end the process at a call that it does not expect, and the runtime makes some: in ticks, in the entries of handlers, when threads and
+//! processes begin and end. So the runtime withdraws from the process before the filter is there. Filters are installed by `prctl` and by
+//! the system call `seccomp`, for which the C library has no function of its own, so that everybody uses `syscall`. A program that makes the
+//! call by an instruction of its own is not noticed, except in exact mode.
+
+use core::arch::naked_asm;
+
+use wire::hello::LeftAlone;
+
+use crate::{exact, real, withdrawal};
+
+const PRCTL: i64 = 157;
+const SECCOMP: i64 = 317;
+const SET_SECCOMP: u32 = 22;
+
+/// Looks at a system call that the program is about to make. Whether it installs a filter.
+pub fn before_system_call(number: i64, first: u64, second: u64, third: u64) -> bool {
+    let installs = match number {
+        PRCTL => first as u32 == SET_SECCOMP && installs_by_prctl(second, third),
+        SECCOMP => installs(first as u32, third),
+        _ => false,
+    };
+    if installs {
+        withdrawal::withdraw(LeftAlone::Filter);
+    }
+    installs
+}
+
+/// `prctl` counts modes from 1.
+fn installs_by_prctl(mode: u64, filter: u64) -> bool {
+    mode != 0 && installs(mode as u32 - 1, filter)
+}
+
+/// A filter that is no address is a question whether there are filters at all.
+fn installs(operation: u32, filter: u64) -> bool {
+    const STRICT: u32 = 0;
+    const FILTER: u32 = 1;
+    operation == STRICT || operation == FILTER && filter != 0
+}
+
+/// `prctl` for the program: up to five arguments. It leaves no frame of the runtime on the stack.
+///
+/// # Safety
+/// As for `prctl`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn prctl() -> i32 {
+    naked_asm!(
+        "cmp byte ptr [rip + {is_exact}], 0",
+        "jne 2f",
+        "cmp edi, 22",
+        "je 2f",
+        "mov r11, [rip + {real}]",
+        "cmp r11, 1",
+        "jbe 2f",
+        "jmp r11",
+        "2:",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "call {target}",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        is_exact = sym exact::IS_ON,
+        real = sym real::PRCTL,
+        target = sym target,
+    )
+}
+
+/// Where `prctl` goes.
+extern "C" fn target(option: u64, second: u64, third: u64) -> u64 {
+    before_system_call(PRCTL, option, second, third);
+    real::PRCTL.get().map_or(unavailable as *const () as u64, |real| real as *const () as u64)
+}
+
+extern "C" fn unavailable() -> i32 {
+    -1
+}
+
+// The number that stands in the assembly.
+const _: () = assert!(SET_SECCOMP == 22);

@@ -1,0 +1,145 @@
+//! Leaving a process alone in which the runtime already works.
+//!
+//! Afterwards the process is as if the runtime had never joined: its timers are gone, the kernel has the program's own signal actions, and every interposed
+//! function finds that nothing is active and goes straight to the C library. Nothing of the runtime makes a system call any more, in no
+//! thread, at no fork and at no end, because the program may be about to forbid them.
+//!
+//! The calling thread does it for all others, without disturbing them: a signal would interrupt their system calls. The timers of a process can be deleted
+//! from any thread; a tick that is already under way finds its signal ignored and is dropped by the kernel; and threads that are in
+//! an entry of the runtime have all signals blocked, which the kernel tells of them, so that it can be waited for.
+//!
+//! In exact mode other threads may be in copies, and those come by the gate sooner or later. They are waited for, but not for ever: a thread that
+//! sleeps in a system call may stay there. Then the runtime counts nothing any more, but stays: handlers must not see copies.
+//!
+//! A child of `vfork` has only actions of its own. It gives those back, and from then on no process that is started from here is followed.
+
+use core::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+use wire::control::Control;
+use wire::hello::LeftAlone;
+
+use crate::area::{self, Area};
+use crate::session::{self, Session};
+use crate::syscall::{self, MaskChange};
+use crate::{altstack, create, exact, fork, masks, signals, status, thread, unload};
+
+/// Longest wait for other threads, in steps of 50 us.
+const MAX_STEPS: u32 = 2000;
+/// How many times as long it may be for threads in copies, which are taken out when they have used a tick's worth of CPU time.
+const EXACT_WAITS: u32 = 10;
+
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+static IS_DONE: AtomicBool = AtomicBool::new(false);
+/// A child of `vfork` has withdrawn.
+static LEAVES_CHILDREN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the runtime has withdrawn from the process, or is about to.
+pub fn has_begun() -> bool {
+    HAS_BEGUN.load(Relaxed)
+}
+
+/// Whether programs that are started from here must not be followed.
+pub fn leaves_children_alone() -> bool {
+    LEAVES_CHILDREN.load(Relaxed)
+}
+
+/// Withdraws from the calling process. When it returns, the runtime makes no system calls here.
+pub fn withdraw(reason: LeftAlone) {
+    if !session::is_active() {
+        return;
+    }
+    if !session::is_own_process() {
+        leave_child();
+        return;
+    }
+    if HAS_BEGUN.swap(true, AcqRel) {
+        wait_until(|| IS_DONE.load(Acquire));
+        return;
+    }
+    match session::attached() {
+        Some(session) => leave_session(session, reason),
+        None => leave_wait(),
+    }
+    IS_DONE.store(true, Release);
+}
+
+/// In a child of `vfork`. Without an area, nothing here takes it for one of the threads of its parent.
+fn leave_child() {
+    LEAVES_CHILDREN.store(true, Relaxed);
+    if let Some(session) = session::attached() {
+        session.control.children_left_alone.fetch_add(1, Relaxed);
+    }
+    signals::uninstall();
+    area::set_gs_base(0);
+}
+
+/// In a child that was forked, and has not joined yet.
+fn leave_wait() {
+    let index = fork::stop_waiting();
+    session::deactivate();
+    signals::uninstall();
+    if let Some(index) = index {
+        give_back(index);
+    }
+}
+
+fn leave_session(session: Session, reason: LeftAlone) {
+    session.control.left_alone.store(reason as u32, Relaxed);
+    unload::stop_for_good(session);
+    let own = Area::own(session);
+    let others = || others(session, own);
+    wait_until(create::nobody_begins);
+    // Ticks take threads out of copies.
+    let all_are_out = !exact::is_on() || (1..=EXACT_WAITS).any(|_| wait_until(|| others().all(|other| exact::is_native(&other))));
+    thread::stop_all_ticks(session);
+    if !all_are_out {
+        signals::uninstall_ticks();
+        return;
+    }
+    session::deactivate();
+    signals::uninstall();
+    for other in others() {
+        let tid = other.header().owner_tid.load(Relaxed);
+        wait_until(|| !status::blocks_all_signals(tid));
+    }
+    if let Some(own) = own {
+        give_back(own.index);
+    }
+}
+
+/// The areas of all threads but the calling one.
+fn others(session: Session, own: Option<Area>) -> impl Iterator<Item = Area> {
+    let n_areas = (session.control.n_areas.load(Acquire) as usize).min(session::layout().n_areas);
+    let areas = (0..n_areas).map(move |index| Area::numbered(session, index));
+    areas.filter(move |area| {
+        own.is_none_or(|own| own.index != area.index) && area.header().owner_tid.load(Relaxed) != 0
+    })
+}
+
+/// Makes real what the calling thread believes of its mask and its stack for signals.
+fn give_back(index: usize) {
+    altstack::take_back(index);
+    let believed = area::private(index).blocked_by_program.load(Relaxed);
+    if believed & masks::HIDDEN != 0 {
+        syscall::rt_sigprocmask(MaskChange::Block, believed);
+    }
+}
+
+/// Whether it has come about in time.
+fn wait_until(is_done: impl Fn() -> bool) -> bool {
+    const STEP_NS: u64 = 50_000;
+    for _ in 0..MAX_STEPS {
+        if is_done() {
+            return true;
+        }
+        syscall::sleep_ns(STEP_NS);
+    }
+    is_done()
+}
+
+/// A thread begins whose ticks another handler than the runtime's would get: the program has installed that past the C library.
+pub fn withdraw_if_displaced(control: &Control) {
+    if control.stopped.load(Relaxed) == 0 && !signals::owns_ticks() {
+        withdraw(LeftAlone::TickSignal);
+    }
+}
