@@ -1,16 +1,18 @@
 //! Builds the runtime, the library that lives inside the programs that strobe records, so that `strobe` can carry it.
 //!
-//! The runtime is a workspace of its own (it aborts on panic and links nothing), hence a cargo of its own, in a target directory of
-//! its own: two cargos on one directory would wait for each other.
+//! The runtime is a workspace of its own (it aborts on panic and links nothing), hence a cargo of its own, in a folder of its own: two
+//! cargos on one folder would wait for each other. All profiles and the runtime's own tests share that folder, so that it is built once.
 
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     let variable = |name: &str| env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}"));
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
-    let target = PathBuf::from(variable("OUT_DIR")).join("runtime");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let target = target_folder(&out).join("runtime");
     let of_runtime = ["runtime/src", "runtime/Cargo.toml", "runtime/Cargo.lock", "runtime/build.rs"];
     let used = ["sampling/src", "sampling/Cargo.toml", "wire/src", "wire/Cargo.toml"];
     for source in of_runtime.into_iter().chain(used) {
@@ -26,5 +28,13 @@ fn main() {
     }
     let status = cargo.status().expect("cargo can start cargo");
     assert!(status.success(), "the runtime does not build");
-    println!("cargo::rustc-env=STROBE_RUNTIME={}", target.join("release/libstrobe_runtime.so").display());
+    // What is embedded is what was built now, whoever builds into the shared folder later.
+    let library = out.join("libstrobe_runtime.so");
+    fs::copy(target.join("release/libstrobe_runtime.so"), &library).expect("the runtime was built");
+    println!("cargo::rustc-env=STROBE_RUNTIME={}", library.display());
+}
+
+/// The folder that cargo marks as full of things that can be made again; profiles are below it.
+fn target_folder(out: &Path) -> &Path {
+    out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap_or(out)
 }

@@ -6,20 +6,27 @@
 
 mod packages;
 mod steps;
+mod suites;
 mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
 use crate::steps::Steps;
+use crate::suites::Suites;
 use crate::workspace::Workspace;
 
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
-  test       install missing packages, then fmt, clippy, tidy and every test; stops at the first failure
+  test       install missing packages, then fmt, clippy, tidy and every test, and say what took how long; stops at
+             the first step that fails. Damage to copies, and copies of large programs, are tried as a sample, another one in
+             each run: STROBE_TEST_SEED=N repeats that of an earlier run
+  test --full
+             the same, with all of them
   tidy       check documents against crates, crate edges, file headers and sizes
   claims     build strobe and its lab, install programs and other profilers that are missing, measure every claim
              and write report/; options and names of claims are those of `strobe-lab claims`
@@ -31,7 +38,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
-        ["test"] => test(),
+        ["test"] => test(false),
+        ["test", "--full"] => test(true),
         ["tidy"] => tidy(),
         ["claims", ref options @ ..] => claims(options),
         ["packages"] => install_packages(),
@@ -56,34 +64,43 @@ fn main() -> ExitCode {
 /// The runtime is a workspace of its own.
 const RUNTIME: [&str; 2] = ["--manifest-path", "crates/runtime/Cargo.toml"];
 
-fn test() -> Result<()> {
+fn test(is_full: bool) -> Result<()> {
+    let seed = seed();
+    let mut variables = vec![("STROBE_TEST_SEED", seed.clone().into())];
+    if is_full {
+        variables.push(("STROBE_TEST_FULL", "1".into()));
+    } else {
+        println!("STROBE_TEST_SEED={seed} chooses what is sampled; --full tries everything");
+    }
     let mut steps = Steps::new(6);
     steps.run("packages", install_packages)?;
     steps.run("fmt", || {
         steps::cargo(&["fmt", "--all", "--check"])?;
         steps::cargo(&["fmt", "--all", "--check", RUNTIME[0], RUNTIME[1]])
     })?;
-    steps.run("clippy", || {
-        steps::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
-        steps::cargo(&[
-            "clippy",
-            RUNTIME[0],
-            RUNTIME[1],
-            "--release",
-            "--all-targets",
-            "--quiet",
-            "--",
-            "-D",
-            "warnings",
-        ])
+    // Shared with the script that builds `strobe`, so that the runtime is compiled once.
+    let runtime_target = steps::target_folder().join("runtime").display().to_string();
+    let place = [RUNTIME[0], RUNTIME[1], "--target-dir", &runtime_target];
+    steps.run("clippy runtime", || {
+        steps::cargo(&[&["clippy", "--release", "--quiet"], &place[..], &["--", "-D", "warnings"]].concat())
     })?;
-    steps.run("tidy", tidy)?;
-    steps.run("test runtime", || {
-        steps::cargo(&["test", RUNTIME[0], RUNTIME[1], "--workspace", "--release", "--quiet"])
+    let mut suites = Suites::default();
+    steps.run("clippy and build", || {
+        suites.build(&["--workspace"])?;
+        suites.build(&[&place[..], &["--package", "strobe-runtime-tests"]].concat())
     })?;
-    steps.run("test", || steps::cargo(&["test", "--workspace", "--quiet"]))?;
+    steps.run("tidy", || tidy::run(&Workspace::load()?, steps::strobe_of_tests))?;
+    steps.run("test", || suites.run(&variables))?;
     steps.finish();
     Ok(())
+}
+
+/// What the environment says, or a new one for each second.
+fn seed() -> String {
+    std::env::var("STROBE_TEST_SEED").unwrap_or_else(|_| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.as_secs().to_string()
+    })
 }
 
 fn claims(options: &[&str]) -> Result<()> {
@@ -92,7 +109,7 @@ fn claims(options: &[&str]) -> Result<()> {
 }
 
 fn tidy() -> Result<()> {
-    tidy::run(&Workspace::load()?)
+    tidy::run(&Workspace::load()?, steps::strobe)
 }
 
 fn install_packages() -> Result<()> {

@@ -1,34 +1,39 @@
 //! Runs the steps of a long command one after the other, saying which one is running and how long each took.
 
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 pub struct Steps {
     started: Instant,
-    done: usize,
+    /// Names and durations of those that are done.
+    done: Vec<(&'static str, Duration)>,
     total: usize,
 }
 
 impl Steps {
     pub fn new(total: usize) -> Steps {
-        Steps { started: Instant::now(), done: 0, total }
+        Steps { started: Instant::now(), done: Vec::new(), total }
     }
 
     pub fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.done += 1;
-        let label = format!("[{}/{}] {name}", self.done, self.total);
+        let label = format!("[{}/{}] {name}", self.done.len() + 1, self.total);
         println!("{label} ...");
         let started = Instant::now();
         let outcome = step();
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
         println!("{label} {verdict} in {:.1} s", started.elapsed().as_secs_f64());
+        self.done.push((name, started.elapsed()));
         outcome.with_context(|| format!("step `{name}`"))
     }
 
     pub fn finish(self) {
-        println!("all {} steps ok in {:.1} s", self.done, self.started.elapsed().as_secs_f64());
+        for (name, elapsed) in &self.done {
+            println!("{:>8.1} s  {name}", elapsed.as_secs_f64());
+        }
+        println!("all {} steps ok in {:.1} s", self.done.len(), self.started.elapsed().as_secs_f64());
     }
 }
 
@@ -47,13 +52,29 @@ pub fn cargo_command() -> Command {
     command
 }
 
+/// Where cargo puts what it builds.
+pub fn target_folder() -> PathBuf {
+    let root = crate::workspace::root();
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
 /// A program that cargo has built for release.
 pub fn built(name: &str) -> Command {
-    let root = crate::workspace::root();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-    let mut command = Command::new(target.join("release").join(name));
-    command.current_dir(root);
+    let mut command = Command::new(target_folder().join("release").join(name));
+    command.current_dir(crate::workspace::root());
     command
+}
+
+/// strobe, built if need be.
+pub fn strobe() -> Command {
+    let mut command = cargo_command();
+    command.args(["run", "--quiet", "--package", "strobe", "--"]);
+    command
+}
+
+/// strobe as it was built for the tests.
+pub fn strobe_of_tests() -> Command {
+    Command::new(target_folder().join("debug/strobe"))
 }
 
 pub fn run(command: &mut Command) -> Result<()> {

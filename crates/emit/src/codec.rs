@@ -4,6 +4,8 @@
 //! little-endian. Reading checks lengths before it allocates, and afterwards that all places lie inside the code, so that a copy that was
 //! read is as safe to use as one that was made. It does not check that it is a *good* copy: the checksum finds accidents, not forgeries.
 
+use std::ops::Range;
+
 use image::Svma;
 use wire::recovery::Run;
 
@@ -61,10 +63,54 @@ const EVENTS_SHIFT: u32 = 32;
 /// Bit of a stored stretch's number of instructions that says whether it starts a block.
 const LEADER_BIT: u32 = 1 << 31;
 
+/// Where the arrays are in a stored copy, for whoever wants to damage one in a particular place.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// The code.
+    pub code: Range<usize>,
+    /// The literals behind it.
+    pub literals: Range<usize>,
+    /// Fix-ups of addresses, four bytes each.
+    pub addresses: Range<usize>,
+    /// Fix-ups of records, four bytes each.
+    pub records: Range<usize>,
+    /// Rules of recovery: [`Run`] as it lies in memory.
+    pub runs: Range<usize>,
+    /// Stretches, [`Layout::STRETCH_BYTES`] each.
+    pub stretches: Range<usize>,
+    /// Lengths of instructions, a byte each.
+    pub lengths: Range<usize>,
+    /// Fix-ups of cells, four bytes each.
+    pub cells: Range<usize>,
+    /// Fix-ups of keys, four bytes each.
+    pub keys: Range<usize>,
+    /// What the cells are for, [`Layout::CELL_BYTES`] each.
+    pub cell_uses: Range<usize>,
+    /// Landings, [`Layout::LANDING_BYTES`] each.
+    pub landings: Range<usize>,
+}
+
+impl Layout {
+    /// Bytes of a stretch: original, copy, record, and number of instructions with [`Layout::LEADER_BIT`].
+    pub const STRETCH_BYTES: usize = STRETCH_BYTES;
+    /// Says in the number of instructions of a stretch that it starts a block.
+    pub const LEADER_BIT: u32 = LEADER_BIT;
+    /// Bytes of a cell: kind, address, and where an edge leads.
+    pub const CELL_BYTES: usize = CELL_BYTES;
+    /// Bytes of a landing.
+    pub const LANDING_BYTES: usize = LANDING_BYTES;
+}
+
 impl ModuleCopy {
     /// The copy as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_with_layout().0
+    }
+
+    /// The copy as bytes, and what is where in them.
+    #[must_use]
+    pub fn to_bytes_with_layout(&self) -> (Vec<u8>, Layout) {
         let Statistics { skipped, .. } = &self.statistics;
         let mut out = Writer(Vec::with_capacity(self.stored_len()));
         let header: [u64; HEADER_WORDS] = [
@@ -91,30 +137,36 @@ impl ModuleCopy {
         out.words(&header);
         out.words(&counters(&self.statistics));
         out.words(&self.statistics.leaving);
-        out.0.extend_from_slice(&self.code);
-        self.addresses.iter().chain(&self.records).for_each(|&place| out.dword(place));
-        self.runs.iter().for_each(|run| out.run(run));
-        self.stretches.iter().for_each(|stretch| out.stretch(stretch));
-        out.0.extend_from_slice(&self.lengths);
+        let code = out.part(|out| out.0.extend_from_slice(&self.code));
+        let addresses = out.part(|out| out.dwords(&self.addresses));
+        let records = out.part(|out| out.dwords(&self.records));
+        let runs = out.part(|out| self.runs.iter().for_each(|run| out.run(run)));
+        let stretches = out.part(|out| self.stretches.iter().for_each(|stretch| out.stretch(stretch)));
+        let lengths = out.part(|out| out.0.extend_from_slice(&self.lengths));
         for each in skipped {
             out.words(&[each.entry.0, each.reason as u64]);
         }
-        self.cells.iter().chain(&self.keys).for_each(|&place| out.dword(place));
-        for cell in &self.cell_uses {
-            [cell.kind as u32, cell.at, cell.to].into_iter().for_each(|value| out.dword(value));
-        }
-        for &(Original(last_byte), place) in &self.landings {
-            [last_byte, place].into_iter().for_each(|value| out.dword(value));
-        }
+        let cells = out.part(|out| out.dwords(&self.cells));
+        let keys = out.part(|out| out.dwords(&self.keys));
+        let cell_uses = out.part(|out| {
+            self.cell_uses.iter().for_each(|cell| out.dwords(&[cell.kind as u32, cell.at, cell.to]));
+        });
+        let landings = out.part(|out| {
+            self.landings.iter().for_each(|&(Original(last_byte), place)| out.dwords(&[last_byte, place]));
+        });
         for each in &self.accesses {
-            [each.at, each.simulated, each.not_simulated].into_iter().for_each(|value| out.dword(value));
+            out.dwords(&[each.at, each.simulated, each.not_simulated]);
         }
         let selected = self.selection.iter().flat_map(Selection::pairs);
         selected.flatten().for_each(|value| out.dword(value));
         let checksum = checksum(&out.0);
         out.words(&[checksum]);
         debug_assert_eq!(out.0.len(), self.stored_len());
-        out.0
+        let literals = code.start + self.literals as usize..code.end;
+        let code = code.start..literals.start;
+        let layout =
+            Layout { code, literals, addresses, records, runs, stretches, lengths, cells, keys, cell_uses, landings };
+        (out.0, layout)
     }
 
     /// Reads what [`ModuleCopy::to_bytes`] has written.
@@ -279,12 +331,23 @@ fn statistics(counters: [u64; N_COUNTERS]) -> Statistics {
 struct Writer(Vec<u8>);
 
 impl Writer {
+    /// Where in the bytes is what `write` appends.
+    fn part(&mut self, write: impl FnOnce(&mut Writer)) -> Range<usize> {
+        let start = self.0.len();
+        write(self);
+        start..self.0.len()
+    }
+
     fn words(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.0.extend_from_slice(&word.to_le_bytes()));
     }
 
     fn dword(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn dwords(&mut self, values: &[u32]) {
+        values.iter().for_each(|&value| self.dword(value));
     }
 
     fn run(&mut self, run: &Run) {
@@ -299,7 +362,7 @@ impl Writer {
     fn stretch(&mut self, stretch: &Stretch) {
         let Stretch { original: Original(original), copy, record, n_insns, is_leader } = *stretch;
         let leader = if is_leader { LEADER_BIT } else { 0 };
-        [original, copy, record, n_insns | leader].into_iter().for_each(|value| self.dword(value));
+        self.dwords(&[original, copy, record, n_insns | leader]);
     }
 }
 

@@ -53,6 +53,7 @@ mod transfers;
 mod verify;
 
 pub use cache::{BlockAccesses, Cache};
+pub use codec::Layout;
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
 pub use events::{Candidate, Events, Selection};

@@ -4,23 +4,24 @@
 //! Lines that contain the word "planned" may show what is not there yet.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::steps;
 use crate::tidy::{Complaint, markdown};
 use crate::workspace::Workspace;
 
 const README: &str = "README.md";
 const PREFIXES: &[&str] = &["strobe ", "cargo run --release -- "];
 
-pub fn check(workspace: &Workspace) -> Result<Vec<Complaint>> {
+/// `strobe` makes a command that runs strobe.
+pub fn check(workspace: &Workspace, strobe: fn() -> Command) -> Result<Vec<Complaint>> {
     let Some(readme) = workspace.file(README) else { return Ok(Vec::new()) };
     let shown = command_lines(&readme.text);
     let mut help = BTreeMap::new();
     for line in &shown {
         if !help.contains_key(line.subcommand) {
-            help.insert(line.subcommand, help_of(line.subcommand)?);
+            help.insert(line.subcommand, help_of(strobe(), line.subcommand)?);
         }
     }
     Ok(compare(&shown, &help))
@@ -48,11 +49,8 @@ fn command_lines(readme: &str) -> Vec<CommandLine<'_>> {
 }
 
 /// What `strobe SUBCOMMAND --help` prints, `None` if there is no such subcommand.
-fn help_of(subcommand: &str) -> Result<Option<String>> {
-    let output = steps::cargo_command()
-        .args(["run", "--quiet", "--package", "strobe", "--", subcommand, "--help"])
-        .output()
-        .context("cannot run strobe")?;
+fn help_of(mut strobe: Command, subcommand: &str) -> Result<Option<String>> {
+    let output = strobe.args([subcommand, "--help"]).output().context("cannot run strobe")?;
     Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 

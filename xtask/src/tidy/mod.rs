@@ -10,6 +10,8 @@ mod figures;
 mod markdown;
 mod sources;
 
+use std::process::Command;
+
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
@@ -17,12 +19,13 @@ use crate::workspace::Workspace;
 /// One line: `place: what is wrong`.
 pub type Complaint = String;
 
-pub fn run(workspace: &Workspace) -> Result<()> {
+/// `strobe` makes a command that runs strobe, for its help.
+pub fn run(workspace: &Workspace, strobe: fn() -> Command) -> Result<()> {
     let mut complaints = edges::check(workspace);
     complaints.extend(documents::check(workspace));
     complaints.extend(figures::check(workspace));
     complaints.extend(sources::check(workspace));
-    complaints.extend(commands::check(workspace)?);
+    complaints.extend(commands::check(workspace, strobe)?);
     print!("{}", sources::size_report(workspace));
     for complaint in &complaints {
         eprintln!("tidy: {complaint}");

@@ -1,5 +1,9 @@
 //! Compiles the programs of `tests/programs`, each into a temporary folder of its own together with its libraries.
+//!
+//! What has been compiled is kept, in the folder that cargo has for tests, by a hash of the sources and the options: many tests run the same program.
 
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -47,33 +51,83 @@ impl Program {
     }
 
     pub fn build(&self) -> Executable {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let kept = self.kept();
+        // Links instead of copies: a program that is still open for writing in some child cannot be started.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        for entry in fs::read_dir(&kept).expect("compiled programs") {
+            let entry = entry.expect("compiled programs");
+            fs::hard_link(entry.path(), folder.path().join(entry.file_name()))
+                .expect("a link in the same folder of cargo");
+        }
+        let file = folder.path().join(PROGRAM);
+        let arguments = [scale().to_string()].into_iter().chain(self.arguments.iter().map(|&a| a.to_owned())).collect();
+        Executable { folder, file, arguments, is_static: self.flags.contains(&"-static") }
+    }
+
+    /// The folder with the program and its libraries, compiled now or earlier.
+    fn kept(&self) -> PathBuf {
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+        fs::create_dir_all(&all).expect("a folder for compiled programs");
+        let kept = all.join(format!("{:016x}", self.hash()));
+        if !kept.exists() {
+            let folder = tempfile::tempdir_in(&all).expect("a temporary folder");
+            self.compile_into(folder.path());
+            // Another test may have been faster.
+            if fs::rename(folder.path(), &kept).is_ok() {
+                let _ = folder.keep();
+            }
+        }
+        kept
+    }
+
+    fn compile_into(&self, folder: &Path) {
         for library in &self.libraries {
-            let file = folder.path().join(library.file);
+            let file = folder.join(library.file);
             if library.source.ends_with(".go") {
-                compile(go(library.source, &file).args(library.flags).arg(source(library.source)));
+                compile(go(library.source, &file).args(library.flags).arg(sources().join(library.source)));
                 continue;
             }
             let mut compiler = compiler(library.source, &file);
-            compile(compiler.args(["-O2", "-shared", "-fPIC"]).args(library.flags));
+            // Else the program would look for it where it was linked.
+            let name = format!("-Wl,-soname,{}", library.file);
+            compile(compiler.args(["-O2", "-shared", "-fPIC", &name]).args(library.flags));
         }
-        let file = folder.path().join("program");
+        let file = folder.join(PROGRAM);
         if self.source.ends_with(".go") {
-            compile(go(self.source, &file).args(&self.flags[1..]).arg(source(self.source)));
-            return self.executable(folder, file);
+            compile(go(self.source, &file).args(&self.flags[1..]).arg(sources().join(self.source)));
+            return;
         }
         let mut compiler = compiler(self.source, &file);
         // The dynamic symbols are for programs that name their own functions in backtraces.
         compiler.args(["-rdynamic", "-pthread", "-Wl,-rpath,$ORIGIN"]).args(&self.flags);
-        compiler.args(self.libraries.iter().filter(|library| library.is_linked).map(|l| folder.path().join(l.file)));
+        compiler.args(self.libraries.iter().filter(|library| library.is_linked).map(|l| folder.join(l.file)));
         compile(compiler.arg("-lm"));
-        self.executable(folder, file)
     }
 
-    fn executable(&self, folder: TempDir, file: PathBuf) -> Executable {
-        let arguments = [scale().to_string()].into_iter().chain(self.arguments.iter().map(|&a| a.to_owned())).collect();
-        Executable { folder, file, arguments }
+    /// Of all that the compiler is given; headers are few, and every program has them all.
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        include_str!("build.rs").hash(&mut hasher);
+        (self.source, &self.flags).hash(&mut hasher);
+        for library in &self.libraries {
+            (library.source, library.file, library.flags, library.is_linked).hash(&mut hasher);
+        }
+        let mut headers: Vec<PathBuf> =
+            fs::read_dir(sources()).expect("the sources").flatten().map(|entry| entry.path()).collect();
+        headers.retain(|path| path.extension().is_some_and(|extension| extension == "h"));
+        headers.sort();
+        let given = [self.source].into_iter().chain(self.libraries.iter().map(|library| library.source));
+        for path in given.map(|source| sources().join(source)).chain(headers) {
+            fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).hash(&mut hasher);
+        }
+        hasher.finish()
     }
+}
+
+const PROGRAM: &str = "program";
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
 /// A program ready to run.
@@ -82,6 +136,7 @@ pub struct Executable {
     folder: TempDir,
     file: PathBuf,
     arguments: Vec<String>,
+    is_static: bool,
 }
 
 impl Executable {
@@ -89,13 +144,18 @@ impl Executable {
     pub fn installed(file: &str, arguments: &[&str]) -> Executable {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Executable { folder, file: file.into(), arguments }
+        Executable { folder, file: file.into(), arguments, is_static: false }
     }
 
     /// The file with other arguments.
     pub fn with_arguments(mut self, arguments: &[&str]) -> Executable {
         self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         self
+    }
+
+    /// Strobe stays out of such programs.
+    pub fn is_static(&self) -> bool {
+        self.is_static
     }
 
     /// The file and its arguments.
@@ -125,7 +185,7 @@ fn scale() -> u32 {
 
 fn compiler(source: &str, output: &Path) -> Command {
     let mut command = Command::new(if source.ends_with(".cpp") { "g++" } else { "gcc" });
-    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(output).arg(self::source(source));
+    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(output).arg(sources().join(source));
     command
 }
 
@@ -135,10 +195,6 @@ fn go(source: &str, output: &Path) -> Command {
     let mut command = Command::new("go");
     command.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go")).args(["build", "-o"]).arg(output);
     command
-}
-
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
 #[track_caller]

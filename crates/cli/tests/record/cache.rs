@@ -6,7 +6,7 @@ use profile::model::Path;
 use crate::build::{Executable, Program};
 use crate::exact::counted_with;
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, run_native, start_recorded};
+use crate::recorder::{finish, run_native, start_recorded};
 
 /// As in `cache.c`.
 const SIZE: u64 = 1 << 20;
@@ -61,9 +61,6 @@ fn loop_of<'a>(profile: &'a Profile, name: &str) -> &'a Path {
 
 #[test]
 fn misses_are_those_of_a_cache() {
-    if is_replaced() {
-        return;
-    }
     let executable = program();
     for (shape, n_bytes, n_ways, line) in [("l1d:16k:1:32", 16 << 10, 1, 32), ("l1d:12k:3:64", 12 << 10, 3, 64)] {
         let profile = counted_with(&executable, &["--exact=paths", "--metric", shape]);
@@ -92,9 +89,6 @@ fn misses_are_those_of_a_cache() {
 
 #[test]
 fn contexts_have_misses_and_the_output_is_the_same() {
-    if is_replaced() {
-        return;
-    }
     let executable = program();
     let alone = run_native(&executable);
     for exact in ["--exact=contexts", "--exact=context-paths"] {
@@ -115,9 +109,6 @@ fn contexts_have_misses_and_the_output_is_the_same() {
 /// Hardware counters are not recorded, and strobe says so, with the kernel's word where there are none.
 #[test]
 fn hardware_counters_are_refused_in_one_line() {
-    if is_replaced() {
-        return;
-    }
     let outcome =
         finish("hardware", start_recorded(&program(), &["--exact=paths", "--metric=instructions,cache-misses"]));
     assert_ne!(outcome.ended, Ended { code: 0 });

@@ -8,7 +8,7 @@ use profile::model::{ContextId, ContextPath};
 use crate::build::Program;
 use crate::exact::counted_with;
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, run_native, start_recorded};
+use crate::recorder::{finish, run_native, start_recorded};
 
 /// Calls of `contexts.cpp`, by the functions of the program that are active.
 const CALLS: [(&str, f64); 22] = [
@@ -55,9 +55,6 @@ fn own_path(profile: &Profile, context: ContextId) -> String {
 
 #[test]
 fn contexts_are_those_of_the_source() {
-    if is_replaced() {
-        return;
-    }
     let flags = ["-O1", "-fno-optimize-sibling-calls", "-fno-ipa-icf"];
     let executable = Program::new("contexts.cpp").flags(&flags).build();
     let all_at_once = ["--exact=context-paths", "--metric=cycles", "--per-call-site"].as_slice();
@@ -121,9 +118,6 @@ fn each_run(profile: &Profile, context: &str, of: impl Fn(&ContextPath) -> f64) 
 
 #[test]
 fn a_path_has_a_metric_in_each_context() {
-    if is_replaced() {
-        return;
-    }
     let flags = ["-O1", "-fno-optimize-sibling-calls", "-fno-ipa-icf"];
     let executable = Program::new("context_metric.c").flags(&flags).build();
     for metric in ["cycles", "l1d:16k:1:64"] {
@@ -163,9 +157,6 @@ fn a_path_has_a_metric_in_each_context() {
 #[test]
 fn functions_without_paths_have_contexts() {
     const N_RUNS: f64 = 40.0;
-    if is_replaced() {
-        return;
-    }
     // One of the jumps has its table in a register that the call before it keeps (`-fipa-ra`), and is no tail call.
     let flags = ["-O2", "-fno-gcse", "-fno-crossjumping"];
     let executable = Program::new("wide.c").flags(&flags).build();
@@ -194,9 +185,6 @@ fn functions_without_paths_have_contexts() {
 /// Calls of `call_sites.c`: of each call in the source, in each context.
 #[test]
 fn call_sites_are_told_apart() {
-    if is_replaced() {
-        return;
-    }
     let flags = ["-O1", "-foptimize-sibling-calls", "-fno-ipa-icf"];
     let executable = Program::new("call_sites.c").flags(&flags).build();
     let entries = |profile: &Profile| {
@@ -234,9 +222,6 @@ fn call_sites_are_told_apart() {
 /// nothing tells how to unwind it; those of a thread begin at its start routine, as exact ones do.
 #[test]
 fn samples_find_their_callers() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("deep.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build();
     // Both fixed, so that no budget makes ticks rare on a busy machine.
     let outcome = finish("deep stacks", start_recorded(&executable, &["--rate", "500", "--burst", "100"]));

@@ -6,7 +6,7 @@ use profile::Profile;
 
 use crate::build::{Executable, Program};
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, run_native, start_recorded};
+use crate::recorder::{finish, run_native, start_recorded};
 
 /// How often functions of `counted.c` run.
 const ENTRIES: [(&str, f64); 6] = [
@@ -50,9 +50,6 @@ fn own_blocks(profile: &Profile) -> BTreeMap<u64, f64> {
 
 #[test]
 fn known_numbers_come_out() {
-    if is_replaced() {
-        return;
-    }
     let executable = program();
     for what in ["--exact=blocks", "--exact=paths"] {
         let profile = counted(&executable, what);
@@ -68,9 +65,6 @@ fn known_numbers_come_out() {
 
 #[test]
 fn two_runs_count_the_same() {
-    if is_replaced() {
-        return;
-    }
     let executable = program();
     let [one, other] = [(); 2].map(|()| own_blocks(&counted(&executable, "--exact=blocks")));
     assert!(one.len() > 30, "{one:?}");
@@ -80,9 +74,6 @@ fn two_runs_count_the_same() {
 /// Every path that ended was counted, and those that were under way when threads ended, so only those differ that `longjmp` cut off.
 #[test]
 fn paths_and_blocks_agree() {
-    if is_replaced() {
-        return;
-    }
     let executable = program();
     let blocks = own_blocks(&counted(&executable, "--exact=blocks"));
     let from_paths = own_blocks(&counted(&executable, "--exact=paths"));
@@ -95,9 +86,6 @@ fn paths_and_blocks_agree() {
 /// Paths that were under way when threads or the process ended are counted as far as they had come.
 #[test]
 fn paths_that_never_end_are_counted() {
-    if is_replaced() {
-        return;
-    }
     for flags in [["-O2", "-fno-inline"], ["-O0", "-pthread"]] {
         let executable = Program::new("ends.c").flags(&flags).build();
         let blocks = own_blocks(&counted(&executable, "--exact=blocks"));
@@ -109,9 +97,6 @@ fn paths_that_never_end_are_counted() {
 
 #[test]
 fn perturbation_compares_with_a_run_alone() {
-    if is_replaced() {
-        return;
-    }
     let executable = program();
     let alone = run_native(&executable);
     for exact in ["--exact=contexts", "--exact=paths"] {
@@ -129,9 +114,6 @@ fn perturbation_compares_with_a_run_alone() {
 /// Time is that of the path itself: not of the other path of the function, and not of the caller's.
 #[test]
 fn paths_have_their_cycles() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("path_cycles.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build();
     let outcome = finish("cycles of paths", start_recorded(&executable, &["--exact=paths", "--metric=cycles"]));
     assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
@@ -165,9 +147,6 @@ fn own_paths(profile: &Profile) -> BTreeMap<Vec<u64>, f64> {
 
 #[test]
 fn a_guide_changes_no_counts() {
-    if is_replaced() {
-        return;
-    }
     let executable = program();
     let alone = counted(&executable, "--exact=paths");
     let guide = executable.beside("guide");

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::build::{Executable, Program};
 use crate::compare::expect_same;
 use crate::exact::counted;
-use crate::recorder::{finish, is_replaced, run_native, start_recorded};
+use crate::recorder::{finish, run_native, start_recorded};
 use crate::stepped::PathKey;
 
 /// Words of the trace of `counted.c` around its 300 handlers.
@@ -88,9 +88,6 @@ fn threads_and_children_are_traced() {
 /// 64 threads, signals, jumps: as many records as paths that were counted, and the same profile as without a trace.
 #[test]
 fn counts_are_those_of_paths() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("counted.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build();
     let own = |profile: &profile::Profile| -> BTreeMap<PathKey, u64> {
         let address = |block: &profile::model::BlockId| profile.blocks[block.index()].address;
@@ -126,9 +123,6 @@ fn counts_are_those_of_paths() {
 #[test]
 fn a_trace_that_cannot_be_written_on_is_counted_as_lost() {
     const START_BYTES: usize = 16;
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("counted.c").flags(&["-O1"]).build();
     let made = Command::new("mkfifo").arg(path(&executable)).status().expect("mkfifo starts");
     assert!(made.success(), "{made}");
@@ -150,9 +144,6 @@ fn a_trace_that_cannot_be_written_on_is_counted_as_lost() {
 
 #[test]
 fn a_part_of_a_trace_is_that_part() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("stepped/recursion.c").flags(&["-O1"]).build();
     counted(&executable, "--exact=trace");
     for options in [&[][..], &["--blocks"]] {

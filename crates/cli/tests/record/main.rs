@@ -4,9 +4,7 @@
 //! which proves that, and then under `strobe record` at three settings and twice in exact mode; all seven runs must agree byte for byte. What is recorded must be
 //! true (`traces`).
 //!
-//! * `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each).
-//! * `STROBE_RECORD_BIN=FILE` is run instead of the `strobe` under test. A program that drops everything up to `--` and
-//!   executes the rest, with the environment untouched, checks the harness itself.
+//! `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each). `selftest` checks the harness.
 
 mod build;
 mod cache;

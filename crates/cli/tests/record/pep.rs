@@ -10,7 +10,7 @@ use crate::build::{Executable, Program};
 use crate::compare::expect_same;
 use crate::exact::counted_with;
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, run_native, start_recorded, start_strobe};
+use crate::recorder::{finish, run_native, start_recorded, start_strobe};
 
 #[track_caller]
 fn expect_same_output(program: &Program) {
@@ -60,9 +60,6 @@ fn fact(executable: &Executable, name: &str) -> f64 {
 
 #[test]
 fn nothing_is_counted_if_no_samples_are_wanted() {
-    if is_replaced() {
-        return;
-    }
     let executable = shares();
     let profile = counted_with(&executable, &["--pep", "0,1", "--rate", "1000"]);
     assert!(profile.paths.is_empty() && profile.edges.is_empty());
@@ -83,9 +80,6 @@ fn shares_of_paths(profile: &Profile, name: &str) -> BTreeMap<Vec<u64>, (f64, f6
 /// 16,000 times; that of the other paths, by which it is divided, adds at most as much.
 #[test]
 fn shares_of_samples_are_those_of_all_paths() {
-    if is_replaced() {
-        return;
-    }
     let executable = shares();
     let exact = shares_of_paths(&counted_with(&executable, &["--exact"]), "choose");
     assert_eq!(exact.len(), 8, "{exact:?}");
@@ -109,9 +103,6 @@ fn shares_of_samples_are_those_of_all_paths() {
 #[test]
 fn hot_paths_of_a_real_program_are_found() {
     const WORST_OF_THE_PAPER: f64 = 0.86;
-    if is_replaced() {
-        return;
-    }
     let executable = shares();
     let input = executable.beside("input");
     let lines = (0..400_000u64).map(|n| format!("line {} of {:x}\n", n, n.wrapping_mul(n) % 65_537));

@@ -1,11 +1,12 @@
 //! Ways to run a program: alone, and under `strobe record` at the settings that every program must survive.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use crate::build::{Executable, repetitions};
 use crate::compare::expect_same;
-use crate::process::{Hang, Outcome, Running};
+use crate::process::{Ended, Hang, Outcome, Running};
 
 /// Options of `strobe record`: the defaults, long bursts that note values at a high rate, and short ones at the highest.
 pub const SETTINGS: [&[&str]; 3] =
@@ -21,12 +22,20 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[track_caller]
 pub fn expect_transparent(executable: &Executable) {
     let native = run_native(executable);
+    assert_ne!(native.ended, CANNOT_START, "{}", native.stderr);
     expect_same("a second run alone", &native, &run_native(executable));
-    for settings in SETTINGS.into_iter().chain(EXACT_SETTINGS) {
+    let recorded = |settings: &[&str]| {
         let what = format!("strobe record {}", settings.join(" "));
         let recorded = finish(&what, start_recorded(executable, settings));
         expect_same(&what, &native, &recorded);
-        expect_profile(&what, executable, &recorded);
+        facts(&what, executable)
+    };
+    expect_recorded(&SETTINGS.map(recorded));
+    for settings in EXACT_SETTINGS {
+        recorded(settings);
+        let profile = store::open(&executable.beside("profile")).expect("a profile");
+        let has_counts = profile.functions.iter().any(|function| function.entries.value > 0.0);
+        assert!(has_counts != executable.is_static(), "{settings:?}: {:?}", profile.facts);
     }
 }
 
@@ -50,8 +59,7 @@ pub fn start_strobe(executable: &Executable, options: &[&str], command_line: &[S
 
 /// The same, with a command before it that runs it in other circumstances.
 pub fn start_strobe_in(around: &[&str], executable: &Executable, options: &[&str], command_line: &[String]) -> Running {
-    let strobe = replacement().unwrap_or_else(|| env!("CARGO_BIN_EXE_strobe").to_owned());
-    let words = [around, &[strobe.as_str(), "record"], options, &["--"]].concat();
+    let words = [around, &[env!("CARGO_BIN_EXE_strobe"), "record"], options, &["--"]].concat();
     let words = words.into_iter().map(str::to_owned).chain(command_line.iter().cloned());
     Running::start(&words.collect::<Vec<String>>(), &executable.beside("run"), limit())
 }
@@ -66,29 +74,32 @@ pub fn panic_about_hang(what: &str, hang: &Hang) -> ! {
     panic!("{what}: still running after {} s; killed\n{}", limit().as_secs(), hang.report)
 }
 
-/// What is tested instead of strobe, if anything.
-pub fn replacement() -> Option<String> {
-    std::env::var("STROBE_RECORD_BIN").ok()
-}
-
-/// For tests of what strobe itself does, which a replacement cannot do.
-pub fn is_replaced() -> bool {
-    let is_replaced = replacement().is_some();
-    if is_replaced {
-        eprintln!("not tested: STROBE_RECORD_BIN is set");
-    }
-    is_replaced
-}
-
 fn limit() -> Duration {
     LIMIT * repetitions().max(1)
 }
 
-/// A run that agrees because nothing was recorded proves nothing.
+/// What a shell, and `env`, say of a program that the loader or the kernel refuses.
+const CANNOT_START: Ended = Ended { code: 127 };
+
+/// What the profile says of the recording. A run that agrees because strobe was not in the program proves nothing.
 #[track_caller]
-fn expect_profile(what: &str, executable: &Executable, recorded: &Outcome) {
-    if replacement().is_none() {
-        let length = fs::metadata(executable.beside("profile")).map_or(0, |metadata| metadata.len());
-        assert!(length > 0, "{what}: no profile\n{}", recorded.stderr);
-    }
+fn facts(what: &str, executable: &Executable) -> BTreeMap<String, String> {
+    let facts = store::facts(&executable.beside("profile")).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(facts["processes"] == "0", executable.is_static(), "{what}: {facts:?}");
+    facts
 }
+
+/// At least one of the recordings of a program has ticks, and bursts if there are many ticks. A program that blocks all signals most of the time has few,
+/// and the first recording may be over before there are copies for bursts.
+#[track_caller]
+fn expect_recorded(recordings: &[BTreeMap<String, String>]) {
+    let sum =
+        |name: &str| -> f64 { recordings.iter().map(|facts| facts[name].parse::<f64>().expect("a number")).sum() };
+    let is_in_program = sum("processes") > 0.0;
+    assert!(sum("ticks") > 0.0 || !is_in_program || sum("cpu_s") < LEAST_CPU_S, "{recordings:?}");
+    assert!(sum("bursts") > 0.0 || sum("ticks") < MANY_TICKS, "{recordings:?}");
+}
+
+/// CPU time in which there are ticks at the highest rate, whatever else there is.
+const LEAST_CPU_S: f64 = 0.1;
+const MANY_TICKS: f64 = 20.0;

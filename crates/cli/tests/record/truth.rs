@@ -9,7 +9,7 @@ use profile::query::{self, PathRank};
 
 use crate::build::{Executable, Program};
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, start_recorded};
+use crate::recorder::{finish, start_recorded};
 
 /// What the program says of itself, in microseconds, and what was recorded of it.
 fn recorded(what: &'static str, options: &[&str]) -> (BTreeMap<String, f64>, Profile, Executable) {
@@ -29,9 +29,6 @@ fn recorded(what: &'static str, options: &[&str]) -> (BTreeMap<String, f64>, Pro
 /// A rare path that waits for memory has its time. It has 1 execution in 30 of the function's, and next to none of its instructions.
 #[test]
 fn a_slow_path_behind_a_rare_branch_is_seen() {
-    if is_replaced() {
-        return;
-    }
     let (truth, profile, _) = recorded("slow", &["--rate", "200", "--burst", "1000"]);
     let expected = truth["rare"] / truth["step"];
     assert!((0.3..0.97).contains(&expected), "the program has two paths that matter: {truth:?}");
@@ -50,9 +47,6 @@ fn a_slow_path_behind_a_rare_branch_is_seen() {
 /// CPU time, and its part in the kernel, are those of the kernel's account, whatever ticks met.
 #[test]
 fn time_in_the_kernel_is_what_the_kernel_says() {
-    if is_replaced() {
-        return;
-    }
     for what in ["faults", "reads"] {
         let (truth, profile, _) = recorded(what, &[]);
         let totals = query::totals(&profile);
@@ -70,9 +64,6 @@ fn time_in_the_kernel_is_what_the_kernel_says() {
 /// Code that never had a copy is named from what its file states.
 #[test]
 fn code_without_copies_has_names() {
-    if is_replaced() {
-        return;
-    }
     let (_, profile, executable) = recorded("slow", &["--rate", "200", "--module", "nothing of that name"]);
     assert_eq!(profile.blocks, [], "nothing was translated");
     let is_file = |module: ModuleId| profile.modules[module.index()].path.starts_with('/');

@@ -8,7 +8,7 @@ use profile::query::{ValueSite, value_sites};
 
 use crate::build::{Executable, Program};
 use crate::process::Ended;
-use crate::recorder::{finish, is_replaced, start_recorded};
+use crate::recorder::{finish, start_recorded};
 
 /// Loads of `loads.c`, over all threads.
 const N_CONSTANT: f64 = 4.0 * 250_000.0;
@@ -53,9 +53,6 @@ fn number(facts: &BTreeMap<String, String>, name: &str) -> u64 {
 
 #[test]
 fn every_load_is_counted_if_nothing_is_compressed() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("loads.c").flags(&["-O1", "-pthread"]).build();
     let (profile, facts) = recorded(&executable, &["--exact=blocks", "--values", "--compress", "none"]);
     let constant = load_of(&profile, "load_constant");
@@ -71,9 +68,6 @@ fn every_load_is_counted_if_nothing_is_compressed() {
 
 #[test]
 fn compressed_values_are_estimates_of_the_same() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("loads.c").flags(&["-O1", "-pthread"]).build();
     for expression in ["H[P251]2048", "H[P64]512 A16", "R128"] {
         let options = ["--exact=blocks", "--values", "--compress", expression, "--seed", "1"];
@@ -97,9 +91,6 @@ fn compressed_values_are_estimates_of_the_same() {
 /// Whatever a compressor holds of threads that are still there when the process ends is sent, or said to be left.
 #[test]
 fn events_of_threads_that_live_on_are_not_lost() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("lingering.c").flags(&["-O1", "-pthread"]).build();
     for expression in ["A64", "H[P64]512 A16", "none"] {
         let options = ["--exact=blocks", "--values", "--compress", expression, "--seed", "1"];
@@ -120,9 +111,6 @@ fn events_of_threads_that_live_on_are_not_lost() {
 
 #[test]
 fn targets_of_calls_and_jumps_are_counted() {
-    if is_replaced() {
-        return;
-    }
     const N_CALLS: f64 = 40_000.0;
     let executable = Program::new("targets.c").flags(&["-O1", "-fno-pie", "-no-pie"]).build();
     let options =
@@ -159,9 +147,6 @@ fn targets_of_calls_and_jumps_are_counted() {
 /// Also with copies from the cache, and with those of another choice in it.
 #[test]
 fn only_what_is_selected_is_noted() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("targets.c").flags(&["-O1", "-fno-pie", "-no-pie"]).build();
     let places = |select: &[&str]| {
         let noted = ["--exact=blocks", "--values", "--call-targets", "--branches", "--addresses", "--compress", "none"];
@@ -194,9 +179,6 @@ fn only_what_is_selected_is_noted() {
 /// The program does not wait for strobe to look, but values that are not compressed wait for it to read.
 #[test]
 fn a_profile_that_is_known_ends_events() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("long_loads.c").flags(&["-O1"]).build();
     let options = ["--exact=blocks", "--values", "--compress", "none", "--converge", "5%"];
     let (profile, facts) = recorded_with_output(&executable, &options, LONG_LOADS_OUTPUT);
@@ -217,9 +199,6 @@ fn a_profile_that_is_known_ends_events() {
 /// Bursts see a part of the loads; their counts are those of blocks.
 #[test]
 fn bursts_note_values() {
-    if is_replaced() {
-        return;
-    }
     let executable = Program::new("long_loads.c").flags(&["-O1"]).build();
     let options = ["--values", "--branches", "--rate", "100", "--burst", "2000", "--verify"];
     let (profile, facts) = recorded_with_output(&executable, &options, LONG_LOADS_OUTPUT);

@@ -10,5 +10,6 @@ mod mutation;
 mod noting;
 mod placing;
 mod real;
+mod sample;
 mod shapes;
 mod storing;

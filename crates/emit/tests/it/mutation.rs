@@ -1,15 +1,17 @@
 //! The verifier must notice every change to a good copy.
 //!
-//! Copies are changed in their stored form, whose arrays come one after the other behind a header of words (see `codec`).
+//! Copies are changed in their stored form, of which the codec says what is where. A run tries a sample of the changes (`sample`).
 
-use emit::{Counting, Events, ModuleCopy, Probe};
+use emit::{Counting, Events, Layout, ModuleCopy, Probe};
+use std::mem::offset_of;
+
 use flow::ModuleFlow;
 use image::Image;
 use wire::recovery::{Run, kind, saves};
-use wire::sample::EndReason;
 
 use crate::fixture::{assemble, parse, translate_with};
 use crate::golden::disassembly;
+use crate::sample::sampled;
 use crate::shapes::{COUNTED, SHAPES};
 use crate::storing::reseal;
 
@@ -21,61 +23,23 @@ struct Subject<'data> {
     layout: Layout,
 }
 
-/// Where the arrays are in the stored form.
-#[derive(Clone, Copy)]
-struct Layout {
-    code: usize,
-    literals: usize,
-    addresses: usize,
-    records: usize,
-    runs: usize,
-    stretches: usize,
-    lengths: usize,
-    end: usize,
-    /// Fix-ups of cells and keys, and the list of cells.
-    cells: usize,
-    cell_uses: usize,
-    cell_uses_end: usize,
-}
-
 const NO_EVENTS: Events = Events::NONE;
-const HEADER_WORDS: usize = 19;
-const COUNTERS: usize = 14 + EndReason::ALL.len();
-const RUN_BYTES: usize = 16;
-const STRETCH_BYTES: usize = 16;
-const SKIPPED_BYTES: usize = 16;
-const CELL_BYTES: usize = 12;
-const LANDING_BYTES: usize = 8;
-
-impl Layout {
-    fn of(bytes: &[u8]) -> Layout {
-        let word = |index: usize| {
-            let bytes = bytes[index * 8..].first_chunk::<8>().expect("a header");
-            u64::from_le_bytes(*bytes) as usize
-        };
-        let code = (HEADER_WORDS + COUNTERS) * 8;
-        let addresses = code + word(6);
-        let records = addresses + word(7) * 4;
-        let runs = records + word(8) * 4;
-        let stretches = runs + word(9) * RUN_BYTES;
-        let lengths = stretches + word(10) * STRETCH_BYTES;
-        let end = lengths + word(11);
-        let cells = end + word(12) * SKIPPED_BYTES;
-        let cell_uses = cells + (word(13) + word(15)) * 4;
-        let cell_uses_end = cell_uses + word(14) * CELL_BYTES;
-        let literals = code + word(5);
-        Layout { code, literals, addresses, records, runs, stretches, lengths, end, cells, cell_uses, cell_uses_end }
-    }
-}
+/// Of so many changes a run tries one.
+const ONE_IN: usize = 7;
+const RUN_BYTES: usize = size_of::<Run>();
+const RUN_FIELDS: [usize; 4] =
+    [offset_of!(Run, original), offset_of!(Run, kind), offset_of!(Run, saves), offset_of!(Run, save_end)];
 
 impl<'data> Subject<'data> {
     fn new(file: &'data [u8], probe: Probe, events: Events) -> Subject<'data> {
         let image = parse(file);
         let (flow, copy) = translate_with(&image, probe, events);
         assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
-        let bytes = copy.to_bytes();
-        let layout = Layout::of(&bytes);
-        Subject { image, flow, bytes, layout }
+        let (bytes, layout) = copy.to_bytes_with_layout();
+        let subject = Subject { image, flow, bytes, layout };
+        // Otherwise all changes would be noticed, for the wrong reason.
+        assert_eq!(subject.changed(|_| {}).as_ref(), Some(&copy), "what is read is what was stored");
+        subject
     }
 
     /// The copy with some bytes changed; `None` if it cannot even be read.
@@ -113,39 +77,38 @@ impl<'data> Subject<'data> {
     /// All of the code from this byte on, and its rules of recovery.
     fn bits_matter_from(&self, first: usize) {
         let good = disassembly(&self.copy());
-        for at in self.layout.code + first..self.layout.literals {
+        let code = self.layout.code.clone();
+        for at in sampled(code.start + first..code.end, ONE_IN) {
             for bit in 0..8 {
                 let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << bit;
                 let is_same = || self.changed(flip).is_some_and(|copy| disassembly(&copy) == good);
-                assert!(
-                    self.is_noticed(flip) || is_same(),
-                    "bit {bit} of byte {:#x} of the code",
-                    at - self.layout.code
-                );
+                assert!(self.is_noticed(flip) || is_same(), "bit {bit} of byte {:#x} of the code", at - code.start);
             }
         }
         self.runs_matter_from(first);
     }
 
     fn runs_matter_from(&self, first: usize) {
-        for (index, run) in self.copy().runs().iter().enumerate() {
-            let at = self.layout.runs + index * RUN_BYTES;
+        for (index, run) in sampled(self.copy().runs().iter().enumerate(), ONE_IN) {
+            let at = self.layout.runs.start + index * RUN_BYTES;
             let Run { copy, original, kind, .. } = *run;
+            let [at_original, at_kind, at_saves, at_ends] = RUN_FIELDS.map(|offset| at + offset);
             if kind == kind::NEVER || (copy as usize) < first {
                 continue;
             }
-            assert!(self.is_noticed(|bytes| bytes[at + 8] = kind::NEVER), "kind of the run at {copy:#x}");
+            assert!(self.is_noticed(|bytes| bytes[at_kind] = kind::NEVER), "kind of the run at {copy:#x}");
             if !matches!(kind, kind::FORWARD | kind::EXIT) {
-                let change = |bytes: &mut [u8]| bytes[at + 4..at + 8].copy_from_slice(&(original ^ 1).to_le_bytes());
+                let change =
+                    |bytes: &mut [u8]| bytes[at_original..][..4].copy_from_slice(&(original ^ 1).to_le_bytes());
                 assert!(self.is_noticed(change), "original of the run at {copy:#x}");
             }
             if matches!(kind, kind::FORWARD | kind::EXIT | kind::AFTER_SYSTEM_CALL) && run.saves > saves::RAX {
-                assert!(self.is_noticed(|bytes| bytes[at + 9] = 1), "saves of the run at {copy:#x}");
+                assert!(self.is_noticed(|bytes| bytes[at_saves] = saves::RAX), "saves of the run at {copy:#x}");
             }
             if kind == kind::FORWARD && run.save_end[1] != 0 {
                 for save in 0..2 {
                     // Late enough for both registers to have changed.
-                    let change = |bytes: &mut [u8]| bytes[at + 10 + save] += 60;
+                    let change = |bytes: &mut [u8]| bytes[at_ends + save] += 60;
                     assert!(self.is_noticed(change), "end of save {save} of the run at {copy:#x}");
                 }
             }
@@ -157,26 +120,22 @@ impl<'data> Subject<'data> {
     }
 }
 
-/// A change of a bit is allowed to go unnoticed only if the processor cannot tell, either: some bits of prefixes mean nothing.
+/// One bit of each byte is changed, which is allowed to go unnoticed only if the processor cannot tell, either: some bits of prefixes mean nothing.
 pub fn every_bit_of_code_matters(source: &str, probe: Probe, events: Events) {
-    bits_of_code_matter(source, probe, events, 1);
-}
-
-/// The same of one byte in so many: for code most of which is that of another probe, too.
-fn bits_of_code_matter(source: &str, probe: Probe, events: Events, one_in: usize) {
     let file = assemble(source);
     let subject = Subject::new(&file, probe, events);
     let good = disassembly(&subject.copy());
     let asks_cache = !subject.copy().accesses().is_empty();
-    for at in (subject.layout.code + subject.first_byte(events)..subject.layout.addresses).step_by(one_in) {
+    let Layout { code, literals, .. } = subject.layout.clone();
+    for at in sampled(code.start + subject.first_byte(events)..literals.end, ONE_IN) {
         let flip = |bytes: &mut [u8]| bytes[at] ^= 1 << (at * 5 % 8);
         let is_same = || subject.changed(flip).is_some_and(|copy| disassembly(&copy) == good);
-        let is_filler = at + 8 >= subject.layout.addresses && subject.layout.literals < at;
-        let is_padding = || subject.is_early_padding(at - subject.layout.code);
+        let is_filler = at + 8 >= literals.end && literals.start < at;
+        let is_padding = || subject.is_early_padding(at - code.start);
         assert!(
             subject.is_noticed(flip) || is_same() && !is_filler || asks_cache && is_padding(),
             "byte {:#x} of the code",
-            at - subject.layout.code
+            at - code.start
         );
     }
 }
@@ -207,18 +166,18 @@ fn every_bit_of_code_that_counts_paths_matters() {
 }
 
 #[test]
-fn bits_of_code_that_keeps_contexts_matter() {
-    bits_of_code_matter(SHAPES, Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()), NO_EVENTS, 3);
+fn every_bit_of_code_that_keeps_contexts_matters() {
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::CONTEXT_PATHS.by_call_site()), NO_EVENTS);
 }
 
 #[test]
-fn bits_of_code_that_charges_cycles_matter() {
-    bits_of_code_matter(SHAPES, Probe::Exact(Counting::CONTEXT_CYCLES), NO_EVENTS, 3);
+fn every_bit_of_code_that_charges_cycles_matters() {
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::CONTEXT_CYCLES), NO_EVENTS);
 }
 
 #[test]
-fn bits_of_code_that_times_paths_matter() {
-    bits_of_code_matter(SHAPES, Probe::Exact(Counting::PATH_CYCLES), NO_EVENTS, 3);
+fn every_bit_of_code_that_times_paths_matters() {
+    every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::PATH_CYCLES), NO_EVENTS);
 }
 
 /// A loop that passes flags from one turn to the next, and a call: what path ends do, and the code that they share, is all that is looked at.
@@ -296,12 +255,12 @@ fn every_cell_matters() {
     let file = assemble(&counted());
     for counting in all_countings() {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
-        let Layout { addresses, runs, cells, cell_uses, cell_uses_end, .. } = subject.layout;
-        assert!(cells < cell_uses && cell_uses < cell_uses_end, "{counting:?}");
-        for at in (addresses..runs).chain(cells..cell_uses).step_by(4) {
+        let Layout { addresses, records, cells, keys, cell_uses, .. } = subject.layout.clone();
+        assert!(!(cells.is_empty() && keys.is_empty()) && !cell_uses.is_empty(), "{counting:?}");
+        for at in sampled(addresses.chain(records).chain(cells).chain(keys).step_by(4), ONE_IN) {
             assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "{counting:?}: fix-up at {at:#x}");
         }
-        for at in (cell_uses..cell_uses_end).step_by(CELL_BYTES) {
+        for at in sampled(cell_uses.step_by(Layout::CELL_BYTES), ONE_IN) {
             assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "{counting:?}: kind of the cell at {at:#x}");
             assert!(subject.is_noticed(|bytes| bytes[at + 4] ^= 1), "{counting:?}: address of the cell at {at:#x}");
         }
@@ -313,8 +272,9 @@ fn every_landing_matters() {
     let file = assemble(&counted());
     for counting in all_countings() {
         let subject = Subject::new(&file, Probe::Exact(counting), NO_EVENTS);
-        let start = subject.layout.cell_uses_end;
-        let landings = (start..start + subject.copy().landings().count() * LANDING_BYTES).step_by(4);
+        let landings = subject.layout.landings.clone();
+        assert_eq!(landings.len(), subject.copy().landings().count() * Layout::LANDING_BYTES);
+        let landings = landings.step_by(4);
         assert!(landings.len() > 2, "{counting:?}");
         for at in landings {
             assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "{counting:?}: landing at {at:#x}");
@@ -329,10 +289,11 @@ fn every_fix_up_matters() {
 
 pub fn every_fix_up_of_a_copy_matters(file: &[u8], probe: Probe, events: Events) {
     let subject = Subject::new(file, probe, events);
-    for at in (subject.layout.addresses..subject.layout.runs).step_by(4) {
+    let Layout { addresses, records, .. } = subject.layout.clone();
+    assert!(!addresses.is_empty() && !records.is_empty());
+    for at in sampled(addresses.chain(records).step_by(4), ONE_IN) {
         assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "fix-up at {at:#x}");
     }
-    assert!(subject.layout.addresses < subject.layout.records && subject.layout.records < subject.layout.runs);
 }
 
 #[test]
@@ -359,17 +320,18 @@ fn every_twin_matters() {
 }
 
 fn every_twin_of_a_copy_matters(file: &[u8], probe: Probe) {
+    const LEADER: u8 = Layout::LEADER_BIT.to_le_bytes()[3];
     let subject = Subject::new(file, probe, NO_EVENTS);
-    let Layout { stretches, lengths, end, .. } = subject.layout;
-    for at in (stretches..lengths).step_by(STRETCH_BYTES) {
-        let is_leader = subject.bytes[at + 15] & 0x80 != 0;
+    let Layout { stretches, lengths, .. } = subject.layout.clone();
+    for at in sampled(stretches.step_by(Layout::STRETCH_BYTES), ONE_IN) {
+        let is_leader = subject.bytes[at + 15] & LEADER != 0;
         assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "original of stretch {at:#x}");
         assert!(subject.is_noticed(|bytes| bytes[at + 4] ^= 1), "copy of stretch {at:#x}");
         assert!(!is_leader || subject.is_noticed(|bytes| bytes[at + 8] ^= 1), "record of stretch {at:#x}");
         assert!(subject.is_noticed(|bytes| bytes[at + 12] ^= 1), "instructions of stretch {at:#x}");
-        assert!(subject.is_noticed(|bytes| bytes[at + 15] ^= 0x80), "leader bit of stretch {at:#x}");
+        assert!(subject.is_noticed(|bytes| bytes[at + 15] ^= LEADER), "leader bit of stretch {at:#x}");
     }
-    for at in lengths..end {
+    for at in sampled(lengths, ONE_IN) {
         assert!(subject.is_noticed(|bytes| bytes[at] ^= 1), "length {at:#x}");
     }
 }

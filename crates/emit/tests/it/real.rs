@@ -1,10 +1,12 @@
-//! Programs and libraries as they are installed: every copy must verify.
+//! Programs and libraries as they are installed: every copy must verify. A run tries a third of the kinds of copies of each (`sample`).
 
 use std::process::Command;
 
 use emit::{Counting, Events, Options, Probe};
 use flow::Sequential;
 use image::Image;
+
+use crate::sample::sampled;
 
 const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
 /// All that exact mode counts; calling contexts are always with something else.
@@ -19,15 +21,16 @@ const EXACT: [Probe; 4] = [
 fn verify(path: &str, min_functions: u64) {
     let noting = [Probe::Exact(Counting::Blocks), Probe::Trace].map(|probe| (probe, Events::ALL));
     let plain = BURSTS.into_iter().chain(EXACT).map(|probe| (probe, Events::NONE));
-    verify_with(path, min_functions, plain.chain(noting));
+    verify_with(path, min_functions, plain.chain(noting), 3);
 }
 
+/// One of so many kinds is tried.
 #[track_caller]
-fn verify_with(path: &str, min_functions: u64, kinds: impl IntoIterator<Item = (Probe, Events)>) {
+fn verify_with(path: &str, min_functions: u64, kinds: impl IntoIterator<Item = (Probe, Events)>, one_in: usize) {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let image = Image::parse(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
     let flow = flow::analyze(&image, &Sequential);
-    for (probe, events) in kinds {
+    for (probe, events) in sampled(kinds.into_iter(), one_in) {
         let copy = emit::translate(&image, &flow, Options { cluster: 1, probe, events }, &Sequential);
         emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{path}, {probe:?}: {fault}"));
         let statistics = copy.statistics();
@@ -72,5 +75,5 @@ fn exceptions() {
 fn a_compiler() {
     let run = Command::new("gcc").arg("-print-prog-name=cc1").output().expect("gcc is needed for this test");
     let kinds = [Probe::Trace, Probe::Exact(Counting::Paths)].map(|probe| (probe, Events::NONE));
-    verify_with(String::from_utf8_lossy(&run.stdout).trim(), 10_000, kinds);
+    verify_with(String::from_utf8_lossy(&run.stdout).trim(), 10_000, kinds, 2);
 }

@@ -20,12 +20,15 @@ pub fn runtime() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
-        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/for-tests");
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, |dir| Path::new(&dir).join("for-tests"));
+        // Where `strobe` has its own built, so that it is the same one.
+        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target");
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, PathBuf::from).join("runtime");
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.args(["build", "--release", "--quiet", "--manifest-path"]).arg(manifest).arg("--target-dir").arg(&target);
         // Settings of the outer cargo are not for the inner one.
-        build.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+        for inherited in ["CARGO_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER"] {
+            build.env_remove(inherited);
+        }
         let status = build.status().expect("cargo runs");
         assert!(status.success(), "the runtime does not build");
         target.join("release/libstrobe_runtime.so")
