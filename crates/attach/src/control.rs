@@ -80,6 +80,8 @@ pub struct Counters {
     pub left_alone: Option<LeftAlone>,
     /// Children of `vfork` that installed a filter, and whose programs run unprofiled.
     pub children_left_alone: u32,
+    /// CPU nanoseconds that joining took in the process.
+    pub join_cpu_ns: u64,
 }
 
 /// What the runtime has counted of exact mode.
@@ -285,6 +287,7 @@ impl ControlFile {
             r_debug: field64!(self, r_debug).load(Ordering::Relaxed),
             left_alone: LeftAlone::from_u32(count(field32!(self, left_alone))),
             children_left_alone: count(field32!(self, children_left_alone)),
+            join_cpu_ns: field64!(self, join_cpu_ns).load(Ordering::Relaxed),
             ..Counters::default()
         }
     }

@@ -5,11 +5,12 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +18,7 @@ use wire::hello::{ENVIRONMENT, flag};
 
 use crate::error::{Result, SpawnError, Step};
 use crate::process::open_pidfd;
+use crate::signals;
 
 const PRELOAD: &str = "LD_PRELOAD";
 /// Bytes that separate paths in `LD_PRELOAD`, or parts of the session variable.
@@ -54,8 +56,48 @@ pub struct Injection {
 #[derive(Debug)]
 pub struct Target {
     pid: u32,
-    pidfd: Option<OwnedFd>,
+    pidfd: Option<Arc<OwnedFd>>,
     exit: Option<Exit>,
+    /// The signal that has stopped it, until somebody asks.
+    stop: Option<i32>,
+}
+
+/// Where signals for a program go, from any thread.
+#[derive(Debug)]
+pub(crate) struct Recipient {
+    pid: u32,
+    /// Stands for the process even when its number is another's; kernels before 5.3 have none.
+    pidfd: Option<Arc<OwnedFd>>,
+}
+
+impl Recipient {
+    /// Sends a signal. A program that has ended, or has taken the rights of another user, needs none.
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: no memory is involved.
+        unsafe {
+            match &self.pidfd {
+                Some(pidfd) => {
+                    let nothing = std::ptr::null::<libc::siginfo_t>();
+                    libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, nothing, 0);
+                }
+                None => drop(libc::kill(self.pid.cast_signed(), signal)),
+            }
+        }
+    }
+
+    /// Whether it waits to be waited for.
+    pub(crate) fn has_ended(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is_readable =
+            |pidfd: &Arc<OwnedFd>| poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], Some(&at_once)) == Ok(1);
+        self.pidfd.as_ref().is_some_and(is_readable)
+    }
+
+    /// Whether what is sent to the agent's process group reaches it.
+    pub(crate) fn is_in_our_group(&self) -> bool {
+        // SAFETY: no memory is involved.
+        unsafe { libc::getpgid(self.pid.cast_signed()) == libc::getpgrp() }
+    }
 }
 
 /// How a program ended.
@@ -121,6 +163,7 @@ pub fn command(launch: &Launch) -> std::result::Result<Command, SpawnError> {
     let ignored = launch.ignored_signals;
     // The standard library would sort the environment, and hand files that are no programs to a shell; programs and users can tell.
     let execute = move || {
+        signals::take_effect()?;
         ignore(ignored);
         // SAFETY: three lists of strings that end as the system expects.
         unsafe { libc::execve(strings.first(), argv.pointers(), environment.pointers()) };
@@ -180,10 +223,10 @@ pub fn own_filters() -> u32 {
 }
 
 /// Has this process ignore signals, also those that the C library keeps for itself.
-fn ignore(signals: u64) {
+fn ignore(ignored: u64) {
     const SET_BYTES: usize = 8;
     let action: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
-    for signal in (1..=64).filter(|signal| signals >> (signal - 1) & 1 != 0) {
+    for signal in signals::each(ignored) {
         // SAFETY: the kernel reads a complete action: handler, flags, restorer, mask.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), std::ptr::null::<u8>(), SET_BYTES) };
     }
@@ -240,7 +283,7 @@ impl From<std::process::Child> for Target {
 impl Target {
     /// A child of this process that nobody else waits for.
     pub(crate) fn from_pid(pid: u32) -> Target {
-        Target { pid, pidfd: open_pidfd(pid).ok(), exit: None }
+        Target { pid, pidfd: open_pidfd(pid).ok().map(Arc::new), exit: None, stop: None }
     }
 
     /// Its process id.
@@ -266,29 +309,27 @@ impl Target {
     /// # Errors
     /// When somebody else has waited for it.
     pub fn try_wait(&mut self) -> Result<Option<Exit>> {
-        self.reap(libc::WNOHANG)
+        self.reap(libc::WNOHANG | libc::WUNTRACED)
     }
 
     /// Waits until the program has ended, or for this long.
     pub fn wait_for(&self, timeout: Duration) {
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         match &self.pidfd {
-            Some(pidfd) => drop(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout))),
+            Some(pidfd) => drop(poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], Some(&timeout))),
             None => drop(poll(&mut [], Some(&timeout))),
         }
     }
 
-    /// Sends a signal, unless the program has ended.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn signal(&self, signal: i32) -> Result<()> {
-        if self.exit.is_some() {
-            return Ok(());
-        }
-        // SAFETY: no memory is involved. The process has not been waited for, so that the number is still its own.
-        let result = unsafe { libc::kill(self.pid.cast_signed(), signal) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()).step("kill") }
+    /// Whether a shell or a terminal has stopped the program and with it the agent's process group, if [`Target::try_wait`] has seen that since the last time. What stops it by
+    /// other means (SIGSTOP) may continue it without a word to the agent.
+    pub fn take_stop_of_job(&mut self) -> bool {
+        let is_of_job = |signal: &i32| [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(signal);
+        self.stop.take().filter(is_of_job).is_some() && self.recipient().is_in_our_group()
+    }
+
+    pub(crate) fn recipient(&self) -> Recipient {
+        Recipient { pid: self.pid, pidfd: self.pidfd.clone() }
     }
 
     fn reap(&mut self, options: i32) -> Result<Option<Exit>> {
@@ -305,7 +346,9 @@ impl Target {
             let is_interrupted = error.kind() == io::ErrorKind::Interrupted;
             return if is_interrupted { Ok(None) } else { Err(error).step("wait4") };
         }
-        if pid > 0 {
+        if pid > 0 && libc::WIFSTOPPED(status) {
+            self.stop = Some(libc::WSTOPSIG(status));
+        } else if pid > 0 {
             self.exit = Some(exit(status, &usage));
         }
         Ok(self.exit)

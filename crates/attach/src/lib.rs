@@ -42,6 +42,8 @@ mod place;
 pub mod probe;
 mod process;
 mod procfs;
+mod signals;
+mod witness;
 mod words;
 
 pub use control::{Counters, ExactCounters, Settings};
@@ -55,8 +57,9 @@ pub use launch::{
 pub use launchability::{Launchability, probe_binary};
 pub use listener::{Joined, Listener};
 pub use modules::{MappedModule, NoCopyReason, VDSO};
-pub use own::{die_by, time_stamp};
+pub use own::{die_by, stop, time_stamp};
 pub use perf::PerfTicks;
 pub use place::{FirstCounters, Placed, Reserved};
 pub use process::{PathCount, Process};
 pub use procfs::{CpuTime, Hindrance};
+pub use signals::{PassingOn, Signals};

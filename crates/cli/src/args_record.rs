@@ -15,7 +15,8 @@ use crate::props::{CtlAction, CtlProps, Exact, ExactProps, Probe, RecordProps, T
 /// Run a program and record which blocks, edges and paths it really runs
 ///
 /// The program is not changed and runs at full speed; at ticks of its CPU time, strobe lets it run a short burst in an instrumented
-/// copy of its code. Its output and exit status are its own. `kill -USR1` and `kill -USR2` of strobe start and stop
+/// copy of its code. Its output and exit status are its own, and so are the signals that end, stop and continue programs: what is sent
+/// to strobe alone is passed on, and strobe ends as the program does. `kill -USR1` and `kill -USR2` of strobe start and stop
 /// recording, as `strobe ctl` does. With --live the terminal belongs to the view until the program ends or `q` is pressed: what the
 /// program prints there is held back until then, it reads nothing from there, and Ctrl-C still interrupts it. Redirected
 /// input and output are the program's own.

@@ -9,6 +9,7 @@ mod args;
 mod args_record;
 mod args_tools;
 mod args_view;
+mod cache;
 mod debug_files;
 mod doctor;
 mod dump;
@@ -33,6 +34,7 @@ mod view;
 
 use std::io::{self, BufWriter, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anstream::AutoStream;
 use clap::Parser as _;
@@ -41,8 +43,10 @@ use crate::args::Args;
 use crate::props::{Job, Props};
 
 fn main() -> ExitCode {
+    // Whoever has executed strobe in its own place, as `cargo run` does, has left its time on the clock of the process.
+    let cpu_before = record::own_cpu_time();
     let Props { color, job } = Args::parse().into_props();
-    match run(&job, color) {
+    match run(&job, color, cpu_before) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -52,11 +56,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(job: &Job, color: anstream::ColorChoice) -> anyhow::Result<ExitCode> {
+fn run(job: &Job, color: anstream::ColorChoice, cpu_before: Duration) -> anyhow::Result<ExitCode> {
     let stdout = AutoStream::new(io::stdout().lock(), color);
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
     match job {
-        Job::Record(props) => return record::run(props),
+        Job::Record(props) => return record::run(props, cpu_before),
         Job::Ctl(props) => record::outside::control(props)?,
         Job::Doctor { json } => doctor::run(*json, &mut out)?,
         Job::Inspect(props) => inspect::run(props, &mut out)?,

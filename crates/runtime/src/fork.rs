@@ -109,6 +109,7 @@ pub fn join_at_tick() {
 
 /// Joins the session. `index` is that of the area that the thread had in the parent.
 fn join_as_child(index: usize) {
+    let began_ns = syscall::thread_cpu_ns();
     if join::join(Origin::Fork)
         && let Some(session) = session::attached()
     {
@@ -118,5 +119,6 @@ fn join_as_child(index: usize) {
         let [blocked_by_program, stack_end] =
             [&private.blocked_by_program, &private.stack_end].map(|value| value.load(Relaxed));
         thread::begin(session, Inheritance { blocked_by_program, preferred_area: index, stack_end });
+        session.control.join_cpu_ns.store(syscall::thread_cpu_ns() - began_ns, Relaxed);
     }
 }

@@ -42,6 +42,7 @@ fn start(r_debug: u64, stack_end: u64) {
     if !may_go_on {
         return;
     }
+    let began_ns = syscall::thread_cpu_ns();
     real::resolve();
     if let Some(reason) = guests::found() {
         join::decline(reason);
@@ -63,4 +64,5 @@ fn start(r_debug: u64, stack_end: u64) {
     if exact::is_on() {
         exact::ask(session.control);
     }
+    session.control.join_cpu_ns.store(syscall::thread_cpu_ns() - began_ns, Relaxed);
 }

@@ -92,6 +92,8 @@ pub struct Control {
     pub left_alone: AtomicU32,
     /// Children of `vfork` that had filters of their own, and whose programs are not followed.
     pub children_left_alone: AtomicU32,
+    /// CPU nanoseconds that joining took.
+    pub join_cpu_ns: AtomicU64,
 
     /// Exact mode.
     pub exact: Exact,
@@ -231,7 +233,7 @@ pub const PERF_CODE: i32 = 1;
 /// `si_value` of the runtime's timers.
 pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
-const _: () = assert!(size_of::<Control>() == 128 + size_of::<Exact>() + size_of::<Events>());
+const _: () = assert!(size_of::<Control>() == 136 + size_of::<Exact>() + size_of::<Events>());
 const _: () = assert!(size_of::<Events>() == 24 + MAX_EXPRESSION);
 const _: () = assert!(size_of::<Exact>() == 24 + 8 * (NativeReason::COUNT + 3));
 const _: () = assert!(size_of::<ModuleSlot>() == 64);

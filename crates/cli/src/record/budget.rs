@@ -197,7 +197,14 @@ mod tests {
     #[test]
     fn bursts_that_end_early_do_not_make_checks_dear() {
         let mut budget = Budget::new(wishes(0.01));
-        let early = Cost { n_ticks: 5.0, n_bursts: 5.0, n_checks: 5.0, tick_seconds: 50e-6, burst_seconds: 100e-6 };
+        let early = Cost {
+            n_ticks: 5.0,
+            n_bursts: 5.0,
+            n_checks: 5.0,
+            tick_seconds: 50e-6,
+            burst_seconds: 100e-6,
+            start_seconds: 0.0,
+        };
         let setting = budget.adjust(early, 0.05, Some(MUCH));
         assert!(setting.rate_hz > 50.0, "{setting:?}");
     }

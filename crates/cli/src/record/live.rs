@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use profile::Profile;
-use rustix::process::{Signal, kill_current_process_group};
+use rustix::process::kill_current_process_group;
 
 use crate::record::warn;
 use crate::top::{Screen, Wish};
@@ -89,14 +89,15 @@ impl Live {
             let _ = view.profiles.try_send(profile);
         }
         match view.wishes.try_recv() {
-            // As the terminal does when no view is on: to all of the process group, of which strobe survives it.
-            Ok(Wish::Interrupt) => drop(kill_current_process_group(Signal::INT)),
+            // As the terminal does when no view is on: to all of the process group.
+            Ok(Wish::Signal(signal)) => drop(kill_current_process_group(signal)),
             Ok(Wish::Quit) | Err(TryRecvError::Disconnected) => self.close(),
             Err(TryRecvError::Empty) => {}
         }
     }
 
-    fn close(&mut self) {
+    /// Gives the terminal back.
+    pub fn close(&mut self) {
         let Some(View { profiles, thread, .. }) = self.view.take() else { return };
         drop(profiles);
         if let Ok(Err(error)) = thread.join() {

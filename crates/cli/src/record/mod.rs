@@ -45,6 +45,7 @@ use profile::query;
 use store::Recording;
 use wire::control::TickSource;
 
+use crate::cache;
 use crate::progress::Progress;
 use crate::props::{Exact, Probe, RecordProps, TickChoice};
 use crate::record::budget::{Budget, Wishes};
@@ -61,12 +62,8 @@ use crate::trace::facts::Fact;
 use crate::trace::file::Writer;
 use crate::trace::path_beside;
 
-pub use translation::cache_folder;
-
 /// Ticks per second that a POSIX timer can be relied on for: the kernel looks at it once per scheduler tick.
 const TIMER_LIMIT_HZ: f64 = 200.0;
-/// Time that a program gets to react to a signal that was passed on.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Time that strobe stays after the program has ended.
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
@@ -74,8 +71,8 @@ const LONGEST_NAP: Duration = Duration::from_millis(10);
 const EVENTS_NAP: Duration = Duration::from_micros(200);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
-/// Runs the program; the exit code is the program's own.
-pub fn run(props: &RecordProps) -> Result<ExitCode> {
+/// Runs the program; the exit code is the program's own. What was on the process's CPU clock before strobe began is not its own.
+pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
     let started = Instant::now();
     hardware::refuse(&props.hardware)?;
     let ignored_signals = attach::ignored_signals();
@@ -91,6 +88,11 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     let mut warnings = Vec::new();
     if !launchability.is_profilable() {
         warnings.push(format!("{}; it runs unrecorded", obstacle(&program, &launchability)));
+    }
+    if props.use_cache
+        && let Err(why) = cache::folder_or_why()
+    {
+        warn(&format!("nothing is kept for the next run: {why:#}"));
     }
     let source = tick_source(props);
     let setting = Budget::new(wishes(props)).setting();
@@ -134,6 +136,7 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     session.trace = trace;
     let mut target = start(&launch, live.as_ref())?;
     let start_up = started.elapsed();
+    let passing_on = requests.pass_on_to(&target);
     session.delivery_seconds = attach::probe::delivery_ns().unwrap_or(0.0) / 1e9;
     for warning in &warnings {
         warn(warning);
@@ -141,14 +144,15 @@ pub fn run(props: &RecordProps) -> Result<ExitCode> {
     if let Some(Err(error)) = live.as_mut().map(|live| live.open(command_line(props))) {
         warn(&format!("no live view: {error:#}"));
     }
-    let exit = attend(props, &mut session, &mut target, &requests, live.as_mut())?;
+    let exit = attend(props, &mut session, &mut target, live.as_mut())?;
+    passing_on.end();
     drop(live);
     session.finish();
     conclude(
         props,
         session,
         &requests,
-        Conclusion { exit, started, start_up, source, warnings, rate_hz: setting.rate_hz, alone },
+        Conclusion { exit, started, start_up, source, warnings, rate_hz: setting.rate_hz, alone, cpu_before },
     )?;
     Ok(end_like(exit))
 }
@@ -162,30 +166,24 @@ fn start(launch: &Launch, live: Option<&Live>) -> Result<Target> {
     Ok(Target::from(child))
 }
 
-/// Looks after the program until it has ended. `None`: it was left running after strobe was told to end.
+/// Looks after the program until it has ended.
 fn attend(
     props: &RecordProps,
     session: &mut Session<'_>,
     target: &mut Target,
-    requests: &Requests,
     mut live: Option<&mut Live>,
-) -> Result<Option<Exit>> {
+) -> Result<Exit> {
     let mut progress = ProgressLine::new(props.quiet);
-    let mut told_to_end: Option<Instant> = None;
     let mut nap = SHORTEST_NAP;
     loop {
         if let Some(exit) = target.try_wait()? {
-            return Ok(Some(exit));
+            return Ok(exit);
         }
-        if let Some(signal) = requests.take_end() {
-            if told_to_end.is_some() {
-                return Ok(None);
+        if target.take_stop_of_job() {
+            if let Some(live) = &mut live {
+                live.close();
             }
-            told_to_end = Some(Instant::now());
-            let _ = target.signal(signal.as_raw());
-        }
-        if told_to_end.is_some_and(|since| since.elapsed() > PATIENCE) {
-            return Ok(None);
+            attach::stop();
         }
         // In exact mode the program waits for answers.
         let has_samples = session.step() || props.exact.is_some();
@@ -207,7 +205,7 @@ fn attend(
 }
 
 struct Conclusion {
-    exit: Option<Exit>,
+    exit: Exit,
     started: Instant,
     start_up: Duration,
     source: TickSource,
@@ -215,24 +213,25 @@ struct Conclusion {
     rate_hz: f64,
     /// What the program took by itself, if that was asked for.
     alone: Option<Taken>,
+    cpu_before: Duration,
 }
 
 /// Writes the facts, prints the summary.
 fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, conclusion: Conclusion) -> Result<()> {
-    let Conclusion { exit, started, start_up, source, mut warnings, rate_hz, alone } = conclusion;
-    let used = exit.map(|exit| exit.used).unwrap_or_default();
+    let Conclusion { exit, started, start_up, source, mut warnings, rate_hz, alone, cpu_before } = conclusion;
+    let used = exit.used;
     session.loners.warnings().for_each(|warning| warn(&warning));
     if session.n_processes == 0 && warnings.is_empty() && session.loners.is_empty() {
         warnings.push("the program ran unrecorded: it never joined (it may have ended too soon, dropped LD_PRELOAD, have a limit on its address space, or run under a seccomp filter that strobe does not run under)".to_owned());
         warn(warnings.last().map_or("", String::as_str));
     }
-    let ending = Ending {
+    let mut ending = Ending {
         command: command_line(props),
         how: how_it_ended(exit),
         elapsed: started.elapsed(),
         user: Duration::from_micros(used.user_us),
         system: Duration::from_micros(used.system_us),
-        agent_cpu: own_cpu_time(),
+        agent_cpu: own_cpu_time().saturating_sub(cpu_before),
         start_up,
         tick_source: match source {
             TickSource::PosixTimer => "POSIX timers".to_owned(),
@@ -271,7 +270,7 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
     for (name, value) in perturbed.iter().flat_map(|(without, with)| perturbation::facts(without, with)) {
         session.recording.fact(name, value);
     }
-    if exact.is_none() && exit.is_some() && session.recorded_all() {
+    if exact.is_none() && session.recorded_all() {
         query::account(&mut profile, measured_cpu(&session, &ending));
     }
     name_functions(&mut profile);
@@ -282,6 +281,8 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         }
     }
     session.write(&profile);
+    prepare_next_run(&session, requests, props.quiet);
+    translation::clean_cache();
     if !props.quiet {
         let text = match &exact {
             Some((exact, outcome)) => {
@@ -292,13 +293,25 @@ fn conclude(props: &RecordProps, mut session: Session<'_>, requests: &Requests, 
         let table = perturbed.map(|(without, with)| perturbation::text(&without, &with)).unwrap_or_default();
         let _ = write!(std::io::stderr(), "strobe: {}: {}\n{text}{table}", ending.command, ending.how);
     }
-    if let Some(error) = &session.write_error {
+    let false_steps = session.findings.n_false;
+    let mut write_error = session.write_error.take();
+    let cost_in_program = summary::cost_in_program(&session, &ending);
+    // All of that is strobe's own, so its time is taken as late as can be.
+    let mut recording = session.close();
+    drop((profile, exact));
+    ending.agent_cpu = own_cpu_time().saturating_sub(cpu_before);
+    for (name, value) in summary::own_facts(&ending) {
+        recording.fact(name, value);
+    }
+    if let Err(error) = recording.flush() {
+        write_error.get_or_insert(error.to_string());
+    }
+    if !props.quiet {
+        let _ = write!(std::io::stderr(), "{}", summary::own_text(&ending, cost_in_program));
+    }
+    if let Some(error) = write_error {
         warn(&format!("the profile is incomplete: {error}"));
     }
-    let false_steps = session.findings.n_false;
-    prepare_next_run(&session, requests, props.quiet);
-    session.close();
-    translation::clean_cache();
     if false_steps > 0 {
         warn(&format!("{false_steps} steps of traces are false; this is a bug in strobe"));
     }
@@ -315,7 +328,7 @@ fn measured_cpu(session: &Session<'_>, ending: &Ending) -> CpuTime {
 
 /// Names from symbol tables are in the profile itself, so that it can be read without the files.
 fn name_functions(profile: &mut profile::Profile) {
-    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(cache_folder()));
+    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(cache::folder()));
     let places: Vec<_> = profile.functions.iter().map(|function| (function.module, function.address)).collect();
     symbolizer.resolve(&places);
     for function in &mut profile.functions {
@@ -340,7 +353,7 @@ fn write_names(profile: &profile::Profile, writer: &mut Writer) {
 
 /// A program that ended before its code was translated would be no better off next time, so what ticks have asked for is finished.
 fn prepare_next_run(session: &Session<'_>, requests: &Requests, is_quiet: bool) {
-    if !session.prepares_next_run() {
+    if !session.prepares_next_run() || requests.is_hurried() {
         return;
     }
     let progress = (!is_quiet).then(Progress::new);
@@ -348,11 +361,7 @@ fn prepare_next_run(session: &Session<'_>, requests: &Requests, is_quiet: bool) 
         progress.show("translating for the next run (Ctrl-C to skip)");
     }
     let started = Instant::now();
-    requests.take_interrupt();
-    while session.prepares_next_run() && started.elapsed() < LONGEST_PREPARATION {
-        if requests.take_interrupt() || requests.take_end().is_some() {
-            return;
-        }
+    while session.prepares_next_run() && started.elapsed() < LONGEST_PREPARATION && !requests.is_hurried() {
         std::thread::sleep(LONGEST_NAP);
     }
 }
@@ -417,17 +426,15 @@ fn obstacle(program: &Path, launchability: &Launchability) -> String {
     format!("{}: {why}", program.display())
 }
 
-fn how_it_ended(exit: Option<Exit>) -> String {
-    match exit {
-        None => "left running".to_owned(),
-        Some(Exit { signal: Some(signal), .. }) => format!("killed by signal {signal}"),
-        Some(Exit { code, .. }) => format!("exit {}", code.unwrap_or(0)),
+fn how_it_ended(exit: Exit) -> String {
+    match exit.signal {
+        Some(signal) => format!("killed by signal {signal}"),
+        None => format!("exit {}", exit.code.unwrap_or(0)),
     }
 }
 
 /// Ends as the program did: with its exit code, or by the same signal.
-fn end_like(exit: Option<Exit>) -> ExitCode {
-    let Some(exit) = exit else { return ExitCode::from(128 + 15) };
+fn end_like(exit: Exit) -> ExitCode {
     if let Some(signal) = exit.signal {
         attach::die_by(signal);
         return ExitCode::from(128u8.wrapping_add(signal as u8));
@@ -435,7 +442,8 @@ fn end_like(exit: Option<Exit>) -> ExitCode {
     ExitCode::from(exit.code.unwrap_or(0) as u8)
 }
 
-fn own_cpu_time() -> Duration {
+/// CPU time of this process, which goes on where a program executes another.
+pub fn own_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

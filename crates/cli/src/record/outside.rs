@@ -1,45 +1,32 @@
-//! Requests from outside: start and stop by signal, and the signals that end programs.
-//!
-//! Ctrl-C reaches the recorded program by itself, because it is in the same process group; strobe only has to survive it to write the
-//! profile. SIGTERM and SIGHUP are meant for strobe: it passes them on.
+//! Requests from outside: start and stop by signal, and the signals that are the program's ([`attach::Signals`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
+use attach::{PassingOn, Signals, Target};
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
 use crate::props::{CtlAction, CtlProps};
 
 /// What has been asked for and not been done yet.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Requests {
     start: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
-    interrupt: Arc<AtomicBool>,
-    /// The last of SIGTERM and SIGHUP; 0: none.
-    end: Arc<AtomicUsize>,
+    signals: Arc<Signals>,
 }
 
 impl Requests {
     /// Signals that whoever started strobe wants ignored (`nohup` does that) stay ignored.
     pub fn listen(ignored: u64) -> Result<Requests> {
-        let requests = Requests::default();
-        let is_wanted = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
-        let listen = || -> std::io::Result<()> {
-            flag::register(SIGUSR1, Arc::clone(&requests.start))?;
-            flag::register(SIGUSR2, Arc::clone(&requests.stop))?;
-            for signal in [SIGINT, SIGQUIT].into_iter().filter(is_wanted) {
-                flag::register(signal, Arc::clone(&requests.interrupt))?;
-            }
-            for signal in [SIGTERM, SIGHUP].into_iter().filter(is_wanted) {
-                flag::register_usize(signal, Arc::clone(&requests.end), signal as usize)?;
-            }
-            Ok(())
-        };
-        listen().context("cannot listen to signals")?;
+        let signals = Signals::catch(ignored).context("cannot listen to signals")?;
+        let requests = Requests { start: Arc::default(), stop: Arc::default(), signals };
+        flag::register(SIGUSR1, Arc::clone(&requests.start))
+            .and_then(|_| flag::register(SIGUSR2, Arc::clone(&requests.stop)))
+            .context("cannot listen to signals")?;
         Ok(requests)
     }
 
@@ -51,18 +38,14 @@ impl Requests {
         self.stop.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the user pressed Ctrl-C since the last time.
-    pub fn take_interrupt(&self) -> bool {
-        self.interrupt.swap(false, Ordering::Relaxed)
+    /// Passes signals on to the program until it has ended.
+    pub fn pass_on_to(&self, target: &Target) -> PassingOn {
+        self.signals.pass_on_to(target)
     }
 
-    /// A signal that the program should get too.
-    pub fn take_end(&self) -> Option<Signal> {
-        match self.end.swap(0, Ordering::Relaxed) as i32 {
-            SIGTERM => Some(Signal::TERM),
-            SIGHUP => Some(Signal::HUP),
-            _ => None,
-        }
+    /// Whether the user wants strobe to end, too, after the program has: by another Ctrl-C, or any signal that ends programs.
+    pub fn is_hurried(&self) -> bool {
+        self.signals.is_hurried()
     }
 }
 

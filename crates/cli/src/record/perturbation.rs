@@ -16,7 +16,7 @@ use attach::{Exit, Launch, ResourceUse, Target};
 use crate::record::outside::Requests;
 use crate::record::summary::Fact;
 
-/// How long to wait before looking for signals again.
+/// How long to wait before looking whether it has stopped.
 const NAP: Duration = Duration::from_millis(10);
 
 /// What a run took.
@@ -31,7 +31,7 @@ pub struct Taken {
 /// Runs the program by itself.
 ///
 /// # Errors
-/// If it cannot be started, or strobe was told to end.
+/// If it cannot be started, or was ended by a signal.
 pub fn run_alone(launch: &Launch, requests: &Requests) -> Result<Taken> {
     let alone = Launch { injection: None, ..launch.clone() };
     let input = Input::of_standard()?;
@@ -39,18 +39,19 @@ pub fn run_alone(launch: &Launch, requests: &Requests) -> Result<Taken> {
     command.stdin(input.for_child()?).stdout(Stdio::null()).stderr(Stdio::null());
     let started = Instant::now();
     let mut target = Target::from(command.spawn()?);
+    let passing_on = requests.pass_on_to(&target);
     let exit = loop {
         if let Some(exit) = target.try_wait()? {
             break exit;
         }
-        if let Some(signal) = requests.take_end() {
-            target.signal(signal.as_raw())?;
-            bail!("told to end during the run without recording");
+        if target.take_stop_of_job() {
+            attach::stop();
         }
         target.wait_for(NAP);
     };
-    if requests.take_interrupt() {
-        bail!("interrupted during the run without recording");
+    passing_on.end();
+    if let Some(signal) = exit.signal {
+        bail!("the run without recording was ended by signal {signal}");
     }
     input.rewind()?;
     Ok(Taken::of_run(exit, started.elapsed()))

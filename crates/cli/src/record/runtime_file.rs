@@ -1,15 +1,15 @@
 //! The runtime as a file, because the dynamic loader loads only files.
 //!
 //! It must outlive this process: a program may start others after strobe has gone, and the loader complains about a preloaded file
-//! that is missing. So it is kept in the cache under a name made of its contents, and written at most once.
+//! that is missing. So it is kept in the cache under a name made of its contents, and written at most once. It is code that the program runs: it is put only
+//! where nobody else can exchange it, and compared byte for byte before each use.
 
-use std::fs;
 use std::hash::{Hash as _, Hasher as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 
-use crate::record::translation::{cache_folder, write_atomically};
+use crate::cache;
 
 const RUNTIME: &[u8] = include_bytes!(env!("STROBE_RUNTIME"));
 
@@ -18,21 +18,23 @@ pub fn install() -> Result<PathBuf> {
     let mut hasher = std::hash::DefaultHasher::new();
     RUNTIME.hash(&mut hasher);
     let name = format!("runtime-{:016x}.so", hasher.finish());
-    // A colon or a space would end the path in LD_PRELOAD.
-    let usable = |folder: &PathBuf| !folder.as_os_str().to_string_lossy().contains([':', ' ', ';']);
-    let fallback = std::env::temp_dir().join(format!("strobe-{}", rustix::process::getuid().as_raw()));
-    let folder = match cache_folder().filter(usable) {
-        Some(folder) => folder,
-        None => {
-            fs::create_dir_all(&fallback).with_context(|| fallback.display().to_string())?;
-            fallback
-        }
-    };
+    let install_in = |folder: Result<PathBuf>| install_in(&folder?, &name);
+    install_in(cache::folder_or_why()).or_else(|first| {
+        install_in(cache::temporary_folder()).map_err(|second| {
+            anyhow!(
+                "no safe place for the library that programs load: {first:#}; {second:#}; set XDG_CACHE_HOME to a folder that only you can write to"
+            )
+        })
+    })
+}
+
+fn install_in(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
-    if fs::read(&path).ok().as_deref() != Some(RUNTIME) {
-        write_atomically(&path, RUNTIME).with_context(|| {
-            format!("{}: cannot be written; set XDG_CACHE_HOME to a folder that can", path.display())
-        })?;
+    if folder.as_os_str().to_string_lossy().contains([':', ' ', ';']) {
+        bail!("{}: a colon, a space or a semicolon would end the path in LD_PRELOAD", folder.display());
+    }
+    if cache::read(&path).ok().as_deref() != Some(RUNTIME) {
+        cache::write(&path, RUNTIME).with_context(|| path.display().to_string())?;
     }
     Ok(path)
 }

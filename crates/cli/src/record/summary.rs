@@ -36,6 +36,7 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
     let cpu = cpu_seconds(session, ending);
     let modules = Modules::of(session);
     let mut facts = common_facts(session, &ending.command, cpu, ending.elapsed);
+    facts.extend(own_facts(ending));
     facts.extend([
         ("ended", ending.how.clone()),
         ("user_s", format!("{:.3}", ending.user.as_secs_f64())),
@@ -54,7 +55,6 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
         ("full_warm_percent", rate(warm(session).full_rate())),
         ("warm_after_s", session.warm_after.map_or("-".to_owned(), |time| format!("{:.3}", time.as_secs_f64()))),
         ("tick_delivery_us", format!("{:.2}", 1e6 * session.delivery_seconds)),
-        ("agent_cpu_s", format!("{:.3}", ending.agent_cpu.as_secs_f64())),
         ("start_up_s", format!("{:.4}", ending.start_up.as_secs_f64())),
         ("processes", session.n_processes.to_string()),
         ("processes_left_alone", session.loners.n_processes().to_string()),
@@ -83,8 +83,13 @@ pub fn facts(session: &Session<'_>, ending: &Ending) -> Vec<Fact> {
     facts
 }
 
+/// What is known only when everything has been done.
+pub fn own_facts(ending: &Ending) -> [Fact; 1] {
+    [("agent_cpu_s", format!("{:.3}", ending.agent_cpu.as_secs_f64()))]
+}
+
 fn common_facts(session: &Session<'_>, command: &str, cpu: f64, elapsed: Duration) -> Vec<Fact> {
-    let Shares { ticks, bursts } = shares(&session.cost(), cpu);
+    let Shares { ticks, bursts, starts } = shares(&session.cost(), cpu);
     vec![
         ("command", command.to_owned()),
         ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
@@ -92,9 +97,10 @@ fn common_facts(session: &Session<'_>, command: &str, cpu: f64, elapsed: Duratio
         ("elapsed_s", format!("{:.3}", elapsed.as_secs_f64())),
         ("ticks", session.tally.n_samples.to_string()),
         ("bursts", session.tally.n_bursts.to_string()),
-        ("cost_percent", format!("{:.3}", 100.0 * (ticks + bursts))),
+        ("cost_percent", format!("{:.3}", 100.0 * (ticks + bursts + starts))),
         ("cost_ticks_percent", format!("{:.3}", 100.0 * ticks)),
         ("cost_bursts_percent", format!("{:.3}", 100.0 * bursts)),
+        ("cost_starts_percent", format!("{:.3}", 100.0 * starts)),
     ]
 }
 
@@ -198,24 +204,16 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
             ),
         );
     }
-    let Shares { ticks, bursts } = shares(&session.cost(), cpu);
+    let Shares { ticks, bursts, starts } = shares(&session.cost(), cpu);
     let limit = budget.map_or("no budget".to_owned(), |budget| format!("budget {:.2} %", 100.0 * budget));
     line(
         "cost",
         format!(
-            "at most {:.2} % of CPU time in the program: ticks {:.2} %, bursts {:.2} % ({limit})",
-            100.0 * (ticks + bursts),
+            "at most {:.2} % of CPU time in the program: ticks {:.2} %, bursts {:.2} % ({limit}), starts of processes {:.2} %",
+            100.0 * (ticks + bursts + starts),
             100.0 * ticks,
-            100.0 * bursts
-        ),
-    );
-    line(
-        "",
-        format!(
-            "strobe itself {:.2} s CPU; start-up {:.1} ms; in all {:.2} %",
-            ending.agent_cpu.as_secs_f64(),
-            1e3 * ending.start_up.as_secs_f64(),
-            100.0 * (ticks + bursts + ending.agent_cpu.as_secs_f64() / cpu.max(1e-9))
+            100.0 * bursts,
+            100.0 * starts
         ),
     );
     let modules = Modules::of(session);
@@ -269,6 +267,25 @@ pub fn text(session: &Session<'_>, ending: &Ending, budget: Option<f64>) -> Stri
     out
 }
 
+/// What recording took in the program and what CPU time the program took, in seconds; the first is not known of exact mode.
+pub fn cost_in_program(session: &Session<'_>, ending: &Ending) -> (Option<f64>, f64) {
+    let cost = session.cost();
+    let seconds = session.props.exact.is_none().then(|| cost.seconds() + cost.start_seconds);
+    (seconds, cpu_seconds(session, ending))
+}
+
+/// The last line: what strobe itself took.
+pub fn own_text(ending: &Ending, (cost, cpu): (Option<f64>, f64)) -> String {
+    let own = ending.agent_cpu.as_secs_f64();
+    let in_all = cost.map(|cost| format!("; in all {:.2} %", 100.0 * (cost + own) / cpu.max(1e-9)));
+    let start_up = 1e3 * ending.start_up.as_secs_f64();
+    format!(
+        "  {:<10} strobe itself {own:.2} s CPU; start-up {start_up:.1} ms{}\n",
+        "own cost",
+        in_all.unwrap_or_default()
+    )
+}
+
 /// Places where a noticeable part of all bursts ended early, the most frequent first.
 fn frequent_departures<'a>(session: &'a Session<'_>) -> Vec<(&'a str, u64)> {
     const MOST: usize = 3;
@@ -283,11 +300,12 @@ fn frequent_departures<'a>(session: &'a Session<'_>) -> Vec<(&'a str, u64)> {
 struct Shares {
     ticks: f64,
     bursts: f64,
+    starts: f64,
 }
 
 fn shares(cost: &Cost, cpu: f64) -> Shares {
     let share = |seconds: f64| if cpu > 0.0 { seconds / cpu } else { 0.0 };
-    Shares { ticks: share(cost.tick_seconds), bursts: share(cost.burst_seconds) }
+    Shares { ticks: share(cost.tick_seconds), bursts: share(cost.burst_seconds), starts: share(cost.start_seconds) }
 }
 
 /// What the kernel charged the program and the children that it waited for, or what was seen of its processes if that is more.

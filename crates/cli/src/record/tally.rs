@@ -80,9 +80,12 @@ pub struct Cost {
     pub tick_seconds: f64,
     /// Seconds in bursts.
     pub burst_seconds: f64,
+    /// Seconds of starting processes, which no setting changes.
+    pub start_seconds: f64,
 }
 
 impl Cost {
+    /// What the budget is for.
     pub fn seconds(&self) -> f64 {
         self.tick_seconds + self.burst_seconds
     }
@@ -129,6 +132,7 @@ impl Tally {
             n_checks: self.n_checks as f64,
             tick_seconds: self.handler_cycles as f64 / cycles_per_second + self.n_samples as f64 * delivery_seconds,
             burst_seconds: self.burst_cycles / cycles_per_second,
+            start_seconds: 0.0,
         }
     }
 

@@ -1,15 +1,15 @@
 //! Modules as the agent needs them: read, analyzed, translated, with a cache on disk so that a second run starts warm.
 //!
 //! A cached copy is trusted only if it was made by this very `strobe` from a file with the same build-id (or, without one, the same
-//! path, size and time) under the same settings; all of that is in its name. Writing goes through a temporary file and a rename, so
-//! that concurrent recordings never see half a file. Anything wrong with the cache means translating anew.
+//! path, size and time) under the same settings; all of that is in its name; and if nobody else can have written it ([`crate::cache`]). Anything wrong with the cache
+//! means translating anew.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use profile::ModuleCode;
 use profile::code::CodeFunction;
 use sampling::selector::Selector;
 
+use crate::cache;
 use crate::record::code::{self, module_code};
 use crate::record::guide::Guide;
 use crate::record::select;
@@ -98,7 +99,7 @@ impl Translator {
         guide: Guide,
         n_threads: NonZeroUsize,
     ) -> Translator {
-        let cache = use_cache.then(cache_folder).flatten();
+        let cache = use_cache.then(cache::folder).flatten();
         Translator { cache, content, keeps_flow, guide, n_threads, n_done: AtomicU32::new(0), known: Mutex::default() }
     }
 
@@ -133,7 +134,7 @@ impl Translator {
         let build_id = source.build_id().unwrap_or_default();
         let cached_at =
             self.cache.as_ref().map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), &source)));
-        let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
+        let cached = cached_at.as_ref().and_then(|path| cache::read(path).ok());
         if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
             let time = started.elapsed();
             return Ok(Translation::new(build_id, copy, None, time));
@@ -155,7 +156,7 @@ impl Translator {
         let time = started.elapsed();
         if let Some(path) = cached_at {
             // A cache that cannot be written only makes the next run slower.
-            let _ = write_atomically(&path, &copy.to_bytes());
+            let _ = cache::write(&path, &copy.to_bytes());
         }
         Ok(Translation::new(build_id, copy, Some(flow), time))
     }
@@ -170,7 +171,7 @@ impl Translator {
         let source = Source::open(key)?;
         let name = self.cache_name(key, translation.build_id.as_deref(), &source);
         let cached_at = self.cache.as_ref().map(|folder| folder.join(name).with_extension("code"));
-        let cached = cached_at.as_ref().and_then(|path| fs::read(path).ok());
+        let cached = cached_at.as_ref().and_then(|path| cache::read(path).ok());
         if let Some(code) = cached.and_then(|bytes| ModuleCode::from_bytes(&bytes).ok()).filter(|_| !self.keeps_flow) {
             translation.code.get_or_init(|| Arc::new(code));
             return Ok(());
@@ -188,7 +189,7 @@ impl Translator {
         };
         let code = module_code(&image, &flow, &threads);
         if let Some(path) = cached_at {
-            let _ = write_atomically(&path, &code.to_bytes());
+            let _ = cache::write(&path, &code.to_bytes());
         }
         translation.code.get_or_init(|| Arc::new(code));
         if self.keeps_flow {
@@ -334,28 +335,9 @@ fn own_identity() -> (u64, i64, i64) {
     metadata.map_or((0, 0, 0), |file| (file.len(), file.mtime(), file.mtime_nsec()))
 }
 
-/// `$XDG_CACHE_HOME/strobe`, or `~/.cache/strobe`; created if it is missing.
-pub fn cache_folder() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-    let folder = base.join("strobe");
-    fs::create_dir_all(&folder).ok()?;
-    Some(folder)
-}
-
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a file in a folder")?;
-    let temporary =
-        folder.join(format!(".{}.{}.tmp", std::process::id(), path.file_name().unwrap_or_default().display()));
-    fs::write(&temporary, bytes)
-        .and_then(|()| fs::rename(&temporary, path))
-        .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
-    Ok(())
-}
-
 /// Removes the files that were written longest ago until the rest is within the limit.
 pub fn clean_cache() {
-    let Some(entries) = cache_folder().and_then(|folder| fs::read_dir(folder).ok()) else { return };
+    let Some(entries) = cache::folder().and_then(|folder| fs::read_dir(folder).ok()) else { return };
     let mut files: Vec<(std::time::SystemTime, u64, PathBuf)> = entries
         .filter_map(|entry| {
             let entry = entry.ok()?;

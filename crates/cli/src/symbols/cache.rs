@@ -7,13 +7,13 @@
 //! one; a lock makes them take turns with reading, adding and renaming. Whoever finds the lock taken does not write: then the next run
 //! looks up again what this one did. Nothing here fails: without a cache everything only takes longer.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::hash::{Hash as _, Hasher as _};
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::cache;
 use crate::symbols::table::{Table, TableBuilder};
 
 /// Bytes of tables that are kept.
@@ -77,12 +77,12 @@ impl Cache {
     }
 
     pub fn load(&self, key: &CacheKey) -> Option<Table> {
-        Table::from_bytes(fs::read(self.path(key)).ok()?)
+        Table::from_bytes(cache::read(&self.path(key)).ok()?)
     }
 
     /// Keeps a table, with what others have added to the file in the meantime.
     pub fn keep(&self, key: &CacheKey, table: &Table) {
-        let Ok(lock) = File::create(self.0.join(LOCK_NAME)) else { return };
+        let Ok(lock) = cache::open_lock(&self.0.join(LOCK_NAME)) else { return };
         if lock.try_lock().is_err() {
             return;
         }
@@ -92,7 +92,7 @@ impl Cache {
             _ => Some(table.clone()),
         };
         if let Some(merged) = merged {
-            let _ = replace(&self.path(key), merged.as_bytes());
+            let _ = cache::write(&self.path(key), merged.as_bytes());
         }
         keep_below(&self.0, MAX_BYTES);
     }
@@ -100,14 +100,6 @@ impl Cache {
     fn path(&self, key: &CacheKey) -> PathBuf {
         self.0.join(format!("{}.symbols", key.0))
     }
-}
-
-/// Only for who holds the lock: all use the same name before the rename.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let partial = path.with_extension("partial");
-    fs::write(&partial, bytes)
-        .and_then(|()| fs::rename(&partial, path))
-        .inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
 fn merge(table: &Table, other: &Table) -> Option<Table> {
@@ -140,6 +132,8 @@ pub fn keep_below(folder: &Path, max_bytes: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
     use crate::symbols::table::Origin;
 

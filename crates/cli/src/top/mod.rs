@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,7 +25,7 @@ use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 use crate::top::names::KnownNames;
 use crate::top::snapshot::Snapshot;
@@ -40,19 +40,34 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// Watches a profile file until the user has seen enough.
 pub fn run(path: &Path) -> Result<()> {
-    let is_told_to_end = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&is_told_to_end))?;
+    let told = Arc::new(AtomicUsize::new(0));
+    let ignored = attach::ignored_signals();
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP].into_iter().filter(|n| ignored >> (n - 1) & 1 == 0) {
+        signal_hook::flag::register_usize(signal, Arc::clone(&told), signal as usize)?;
     }
     // The first look comes before the screen is taken, so that an error is seen.
     let mut profile = store::open(path)?;
     ensure!(io::stdout().is_terminal(), "the live view needs a terminal; use `strobe report` in a pipe");
-    let mut screen = Screen::take(File::from(io::stdout().as_fd().try_clone_to_owned()?))?;
+    let take = || Screen::take(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    let mut screen = take()?;
     let mut shown_at = Instant::now();
     screen.show(&profile)?;
-    while !is_told_to_end.load(Ordering::Relaxed) {
-        if screen.attend(NAP)?.is_some() {
-            break;
+    loop {
+        let wish = screen.attend(NAP)?;
+        let signal = match (told.swap(0, Ordering::Relaxed) as i32, wish) {
+            (0, Some(Wish::Quit)) => return Ok(()),
+            (0, Some(Wish::Signal(signal))) => signal.as_raw(),
+            (signal, _) => signal,
+        };
+        if signal == SIGTSTP {
+            drop(screen);
+            attach::stop();
+            screen = take()?;
+            screen.show(&profile)?;
+        } else if signal != 0 {
+            drop(screen);
+            attach::die_by(signal);
+            return Ok(());
         }
         if shown_at.elapsed() < REFRESH || screen.state.is_paused {
             continue;
@@ -64,7 +79,6 @@ pub fn run(path: &Path) -> Result<()> {
         screen.show(&profile)?;
         shown_at = Instant::now();
     }
-    Ok(())
 }
 
 /// The terminal, taken over for the live view.
@@ -99,7 +113,7 @@ impl Screen {
         self.draw()
     }
 
-    /// Waits for keys and obeys them, for at most `patience`. Says what the view cannot do by itself: to end, or to interrupt the program.
+    /// Waits for keys and obeys them, for at most `patience`. Says what the view cannot do by itself: to end, or what signals do.
     pub fn attend(&mut self, patience: Duration) -> Result<Option<Wish>> {
         if !event::poll(patience)? {
             return Ok(None);

@@ -1,6 +1,7 @@
 //! What the user has chosen to see, and how keys change it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::process::Signal;
 
 use crate::top::snapshot::{Row, Snapshot};
 
@@ -29,8 +30,8 @@ pub enum Tab {
 pub enum Wish {
     /// To end the view.
     Quit,
-    /// Ctrl-C, which the terminal does not turn into a signal while the view is on.
-    Interrupt,
+    /// Ctrl-C, Ctrl-\\ or Ctrl-Z, which the terminal does not turn into signals while the view is on.
+    Signal(Signal),
 }
 
 impl Tab {
@@ -83,7 +84,7 @@ impl State {
         let at = self.selected();
         let last = self.rows().len().saturating_sub(1);
         let row = match key.code {
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(Wish::Interrupt),
+            KeyCode::Char(letter) if key.modifiers.contains(KeyModifiers::CONTROL) => return signal_of(letter),
             KeyCode::Char('q') | KeyCode::Esc => return Some(Wish::Quit),
             KeyCode::Char('p') => {
                 self.is_paused = !self.is_paused;
@@ -108,6 +109,18 @@ impl State {
         self.selected[self.tab as usize] = row.min(last);
         None
     }
+}
+
+/// What a terminal that is not taken over sends for a key that is pressed with Ctrl.
+fn signal_of(letter: char) -> Option<Wish> {
+    let signal = match letter {
+        'c' => Signal::INT,
+        'z' => Signal::TSTP,
+        // What terminals send for Ctrl-\\ is read as Ctrl-4.
+        '\\' | '4' => Signal::QUIT,
+        _ => return None,
+    };
+    Some(Wish::Signal(signal))
 }
 
 #[cfg(test)]
@@ -167,7 +180,9 @@ mod tests {
         assert!(state.is_paused);
         assert_eq!(press(&mut state, KeyCode::Char('c')), None);
         assert_eq!(press(&mut state, KeyCode::Char('q')), Some(Wish::Quit));
-        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(state.obey(interrupt), Some(Wish::Interrupt));
+        for (letter, signal) in [('c', Signal::INT), ('4', Signal::QUIT), ('z', Signal::TSTP)] {
+            let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+            assert_eq!(state.obey(key), Some(Wish::Signal(signal)));
+        }
     }
 }

@@ -55,6 +55,7 @@ pub struct Cost {
     pub percent: Option<f64>,
     pub ticks_percent: Option<f64>,
     pub bursts_percent: Option<f64>,
+    pub starts_percent: Option<f64>,
     /// CPU time of strobe itself.
     pub agent_cpu_s: Option<f64>,
 }
@@ -223,6 +224,7 @@ fn cost(profile: &Profile) -> Cost {
         percent: number(profile, "cost_percent"),
         ticks_percent: number(profile, "cost_ticks_percent"),
         bursts_percent: number(profile, "cost_bursts_percent"),
+        starts_percent: number(profile, "cost_starts_percent"),
         agent_cpu_s: number(profile, "agent_cpu_s"),
     }
 }

@@ -99,7 +99,8 @@ impl Overview {
         let cost = &self.cost;
         let mut text = format!("at most {:.2} % of CPU time in the program", cost.percent?);
         if let (Some(ticks), Some(bursts)) = (cost.ticks_percent, cost.bursts_percent) {
-            text.push_str(&format!(" (ticks {ticks:.2} %, bursts {bursts:.2} %)"));
+            let starts = cost.starts_percent.map(|starts| format!(", starts of processes {starts:.2} %"));
+            text.push_str(&format!(" (ticks {ticks:.2} %, bursts {bursts:.2} %{})", starts.unwrap_or_default()));
         }
         if let Some(agent) = cost.agent_cpu_s {
             text.push_str(&format!("; strobe itself {agent:.2} s CPU"));

@@ -4,7 +4,10 @@
 //! which proves that, and then under `strobe record` at three settings and twice in exact mode; all seven runs must agree byte for byte. What is recorded must be
 //! true (`traces`).
 //!
-//! `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each). `selftest` checks the harness.
+//! * `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second each).
+//! * `STROBE_SIGNAL_ROUNDS=N` sends every signal to every destination of every program in `signals` N times (default 1).
+//!
+//! `selftest` checks the harness.
 
 mod build;
 mod cache;
@@ -15,12 +18,15 @@ mod full_trace;
 mod gdb;
 mod left_alone;
 mod mishaps;
+mod own_cost;
 mod pep;
 mod process;
 mod programs;
 mod recorder;
 mod selftest;
+mod signals;
 mod stepped;
 mod traces;
+mod trust;
 mod truth;
 mod values;

@@ -16,6 +16,8 @@ const POLL: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct Outcome {
     pub ended: Ended,
+    /// The signal that ended it; a shell's view does not tell that from an exit code.
+    pub signal: Option<i32>,
     pub stdout: Vec<u8>,
     /// Contents of the working directory.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -92,6 +94,7 @@ impl Running {
         let read = |name: &str| fs::read(self.folder.join(name)).expect("the file made at the start");
         Ok(Outcome {
             ended: Ended::from(status.expect("just seen")),
+            signal: status.and_then(|status| status.signal()),
             stdout: read("stdout"),
             files: files_in(&self.folder.join("files")),
             stderr: String::from_utf8_lossy(&read("stderr")).into_owned(),
@@ -151,6 +154,11 @@ pub fn send_signal(signal: &str, target: &str) {
 pub fn cpu_ticks(pid: u32) -> Option<u64> {
     let stat = Stat::read(pid)?;
     (stat.field(3) != "Z").then(|| stat.number(14) + stat.number(15))
+}
+
+/// What a process is doing, as proc(5) abbreviates it; `None` when it is gone.
+pub fn process_state(pid: u32) -> Option<String> {
+    Stat::read(pid).map(|stat| stat.field(3).to_owned())
 }
 
 /// Files and their contents; a folder counts as a file without content.

@@ -198,11 +198,10 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
     line(
         "time",
         format!(
-            "{cpu:.2} s CPU in {} process{}, {:.2} s elapsed; strobe itself {:.2} s CPU",
+            "{cpu:.2} s CPU in {} process{}, {:.2} s elapsed",
             session.n_processes,
             if session.n_processes == 1 { "" } else { "es" },
-            ending.elapsed.as_secs_f64(),
-            ending.agent_cpu.as_secs_f64()
+            ending.elapsed.as_secs_f64()
         ),
     );
     let executions: f64 = profile.blocks.iter().map(|block| block.count.value).sum();

@@ -155,6 +155,7 @@ impl Session<'_> {
         self.counters.threads_unprofiled += u64::from(counters.threads_unprofiled);
         self.counters.unloads += u64::from(counters.unloads);
         self.counters.threads_blind += watched.blind_threads.len() as u64;
+        self.counters.join_cpu_ns += counters.join_cpu_ns;
         self.counters.cpu_ns += std::mem::take(&mut watched.cpu_ns);
     }
 
@@ -163,6 +164,9 @@ impl Session<'_> {
         let started = Instant::now();
         let is_busy = |work: &crate::record::work::Work| !work.is_idle() || work.is_indexing();
         while watched.digest.is_waiting() && is_busy(&self.work) && started.elapsed() < LONGEST_WAIT_FOR_CODE {
+            if self.requests.is_hurried() {
+                return;
+            }
             let Ok(done) = self.done.recv_timeout(SCAN_EVERY) else { continue };
             self.take_translation(done, Some(&mut *watched));
         }
