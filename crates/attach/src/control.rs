@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::control::{
     Control, FILE_BYTES, KNOWN_PLACES_OFFSET, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason, Policy,
-    SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickSource,
+    SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickPlace,
+    TickSource,
 };
 use wire::events::{filling, known_place_slots};
 use wire::hello::LeftAlone;
@@ -95,6 +96,8 @@ pub struct ExactCounters {
     pub entries: u64,
     /// Whether a thread gave up waiting for copies.
     pub is_abandoned: bool,
+    /// Ticks of CPU time, by where they found a thread.
+    pub ticks: [(TickPlace, u64); TickPlace::COUNT],
 }
 
 /// A module's copy, as the runtime sees it.
@@ -238,6 +241,7 @@ impl ControlFile {
     /// What the runtime has counted of exact mode.
     pub(crate) fn exact_counters(&self) -> ExactCounters {
         let native = offset_of!(Control, exact.native) as u64;
+        let ticks = offset_of!(Control, exact.ticks) as u64;
         ExactCounters {
             native: NativeReason::ALL.map(|reason| {
                 let word = self.memory.word64(native + 8 * reason as u64);
@@ -246,6 +250,10 @@ impl ControlFile {
             native_cycles: field64!(self, exact.native_cycles).load(Ordering::Relaxed),
             entries: field64!(self, exact.entries).load(Ordering::Relaxed),
             is_abandoned: field64!(self, exact.abandoned_tsc).load(Ordering::Relaxed) != 0,
+            ticks: TickPlace::ALL.map(|place| {
+                let word = self.memory.word64(ticks + 8 * place as u64);
+                (place, word.load(Ordering::Relaxed))
+            }),
         }
     }
 

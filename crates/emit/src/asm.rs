@@ -109,6 +109,20 @@ impl Asm {
         self.bytes(&offset.to_le_bytes());
     }
 
+    /// `mov dword gs:[base + offset], value`; returns where the value is.
+    pub fn gs_based_constant(&mut self, base: Gpr, offset: u32, value: u32) -> u32 {
+        self.gs_based_dword(0xc7, Gpr(0), base, offset);
+        self.bytes(&value.to_le_bytes());
+        self.position() - 4
+    }
+
+    /// `cmp dword gs:[base + offset], value`; returns where the value is.
+    pub fn gs_based_compare(&mut self, base: Gpr, offset: u32, value: u32) -> u32 {
+        self.gs_based_dword(0x81, Gpr(7), base, offset);
+        self.bytes(&value.to_le_bytes());
+        self.position() - 4
+    }
+
     /// The same of 64 bits.
     pub fn gs_based(&mut self, opcode: u8, register: Gpr, base: Gpr, offset: u32) {
         self.bytes(&[GS, REX_W | register.high() << 2 | base.high(), opcode, 0x80 | register.low() << 3 | base.low()]);

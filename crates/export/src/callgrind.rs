@@ -7,6 +7,9 @@
 //! Inclusive costs of calls come from the contexts: what the callee and everything below it cost under this caller, divided over the
 //! caller's call sites by how often each calls. Instructions are counted by function, not by context; a context gets its share by entries.
 //! A recursive call has no inclusive cost of its own, since the profile folds recursion.
+//!
+//! Readers take the line behind `calls=0` for the caller's own cost. So a call that has cost something has a count of 1 at least, also where none was seen: ticks find
+//! stacks whose calls were made before anybody counted. A comment at the top says so, and how many calls that is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +35,8 @@ pub fn write(profile: &Profile, symbols: &dyn Symbols, out: &mut dyn io::Write) 
     let calls = calls(profile, &costs);
     let mut total = Cost::default();
     own.iter().flat_map(BTreeMap::values).for_each(|cost| add(&mut total, cost));
-    header(profile, &total, out)?;
+    let n_uncounted = calls.iter().flatten().filter(|call| call.is_uncounted).count();
+    header(profile, &total, n_uncounted, out)?;
     let labels = Labels::new(profile, symbols);
     let mut writer = Writer {
         profile,
@@ -51,8 +55,14 @@ pub fn write(profile: &Profile, symbols: &dyn Symbols, out: &mut dyn io::Write) 
     writeln!(out, "\ntotals: {}", spaced(&total))
 }
 
-fn header(profile: &Profile, total: &Cost, out: &mut dyn io::Write) -> io::Result<()> {
+fn header(profile: &Profile, total: &Cost, n_uncounted: usize, out: &mut dyn io::Write) -> io::Result<()> {
     writeln!(out, "# callgrind format\nversion: 1\ncreator: strobe")?;
+    if n_uncounted > 0 {
+        writeln!(
+            out,
+            "# {n_uncounted} lines have calls=1 for calls that are known by what they cost, but were not counted"
+        )?;
+    }
     writeln!(out, "cmd: {}", one_line(profile.threads.first().map_or(program(profile), |thread| &thread.command)))?;
     writeln!(out, "positions: instr line")?;
     writeln!(out, "event: Ns : User CPU time (ns)")?;
@@ -100,6 +110,8 @@ struct CallLine {
     callee: FunctionId,
     address: u64,
     count: u64,
+    /// None was seen, but what it cost.
+    is_uncounted: bool,
     inclusive: Cost,
 }
 
@@ -126,8 +138,9 @@ fn calls(profile: &Profile, costs: &Costs) -> Vec<Vec<CallLine>> {
         let shares = total.map(|event| apportion(event, &counts));
         for (index, (address, count)) in sites.into_iter().enumerate() {
             let inclusive = std::array::from_fn(|event| shares[event][index]);
-            let line = CallLine { callee, address, count: whole(count), inclusive };
-            if line.count != 0 || inclusive != Cost::default() {
+            let is_uncounted = whole(count) == 0;
+            let line = CallLine { callee, address, count: whole(count).max(1), is_uncounted, inclusive };
+            if !is_uncounted || inclusive != Cost::default() {
                 by_caller[caller.index()].push(line);
             }
         }

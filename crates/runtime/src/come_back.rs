@@ -66,9 +66,9 @@ unsafe extern "C" fn way_back(slot: *const u64) -> u64 {
     // SAFETY: the caller's return address.
     let address = unsafe { *slot };
     let Some(area) = exact::own_area() else { return address };
-    if let Some(twin) = twins::of(address) {
+    if let Some(twin) = twins::of_return(address) {
         exact::note_entry(&area);
-        return twins::behind_call(address).unwrap_or(twin);
+        return twin;
     }
     if twins::cluster_of(address).is_some() && !exact::MISSES.contains(address) {
         return gate::way_to(&area, address);

@@ -56,14 +56,14 @@ pub fn own_area() -> Option<Area> {
 /// Where the calling thread has to go that shall go on at `original`: to its twin, or to the gate, which knows what to do.
 pub fn way_to(original: u64) -> u64 {
     let Some(area) = own_area() else { return original };
-    let Some(twin) = twins::of(original) else { return gate::way_to(&area, original) };
+    let Some(twin) = twins::of_leader(original) else { return gate::way_to(&area, original) };
     note_entry(&area);
     twin
 }
 
 /// What to call for the function at `original`, which returns to the runtime.
 pub fn callable(original: u64) -> u64 {
-    let Some((area, twin)) = own_area().zip(twins::of(original)) else { return original };
+    let Some((area, twin)) = own_area().zip(twins::of_leader(original)) else { return original };
     note_entry(&area);
     area.private().calling_frame.store(area.header().frame.load(Relaxed), Relaxed);
     twin
@@ -74,15 +74,15 @@ pub fn note_return(area: &Area) {
     area.header().frame.store(area.private().calling_frame.load(Relaxed), Relaxed);
 }
 
-/// The twin of `target`; waits for the agent if there may yet be one.
+/// The twin of `target`, to which the program has come by its address, if it starts a block; waits for the agent if there may yet be one.
 pub fn wait_for_twin(control: &Control, target: u64) -> Option<u64> {
-    let cluster = twins::cluster_of(target)?;
-    let find = || twins::in_cluster(cluster, target);
-    let known = find();
-    if known.is_some() || MISSES.contains(target) || !ask(control) {
+    let known = twins::of_leader(target);
+    // A module is translated as a whole: what has a twin in the middle of a block has been looked at.
+    let is_final = known.is_some() || twins::of(target).is_some();
+    if is_final || twins::cluster_of(target).is_none() || MISSES.contains(target) || !ask(control) {
         return known;
     }
-    find().or_else(|| {
+    twins::of_leader(target).or_else(|| {
         MISSES.insert(target);
         None
     })

@@ -97,6 +97,8 @@ unsafe extern "C" fn gate() {
         "mov r10d, 8",
         "mov eax, 14",
         "syscall",
+        // Not zero: refused.
+        "mov esi, eax",
         "mov rsp, gs:[{stack}]",
         "pushfq",
         "pop qword ptr gs:[{registers} + 128]",
@@ -222,21 +224,25 @@ pub fn leave(area: &Area, context: &mut UContext) -> Option<u64> {
     }
 }
 
-/// Decides how the program goes on. All signals are blocked.
-unsafe extern "C" fn decide(header: *mut ThreadHeader) -> Step {
+/// Decides how the program goes on. All signals are blocked, unless a filter of system calls has refused that (`refusal` is not zero). The program's handlers could
+/// then come here while the thread is here; if it has any, exact mode is given up.
+unsafe extern "C" fn decide(header: *mut ThreadHeader, refusal: i32) -> Step {
     // SAFETY: the header is the calling thread's.
     let Some(area) = session::attached().and_then(|session| Area::at(session, header as u64)) else {
         // SAFETY: as above.
         unsafe { (*header).twin = (*header).target };
         return Step::GoOn;
     };
+    if refusal != 0 && area.session.control.wrapped_signals.load(Relaxed) != 0 {
+        exact::abandon(area.session.control);
+    }
     let reason = area.header().end_reason.load(Relaxed) as u8;
     // SAFETY: as above.
     let target = unsafe { (*header).target };
     match EndReason::from_u8(reason) {
         // SAFETY: the thread is at this system call.
         Some(EndReason::SystemCall) => match unsafe { gate_calls::make(&area, target) } {
-            Outcome::Made(next) => go_on_at(&area, next),
+            Outcome::Made(next) => go_on_behind(&area, next),
             Outcome::Refused => go_natively(&area, target, NativeReason::SystemCall),
             Outcome::ReturnsFromSignal => Step::ReturnFromSignal,
         },
@@ -267,13 +273,23 @@ fn go_back_to_probe(area: &Area, target: u64) -> Step {
 
 /// The program has just returned to `target`.
 fn go_back_to(area: &Area, target: u64) -> Step {
-    if exact::may_enter(area.session.control) && twins::of(target).is_some() {
+    if exact::may_enter(area.session.control)
+        && let Some(twin) = twins::behind_call(target)
+    {
         exact::note_entry(area);
-        if let Some(twin) = twins::behind_call(target) {
-            return leave_at(area, target, twin);
-        }
+        return leave_at(area, target, twin);
     }
     go_on_at(area, target)
+}
+
+/// The system call before `next` has been made: the path goes on, so that the twin need not start a block.
+fn go_on_behind(area: &Area, next: u64) -> Step {
+    if exact::may_enter(area.session.control)
+        && let Some(twin) = twins::of(next)
+    {
+        return leave_at(area, next, twin);
+    }
+    go_on_at(area, next)
 }
 
 /// The program is at `target`, to which it has jumped, called or returned.

@@ -217,7 +217,7 @@ returning! {
 /// In exact mode the thread goes on in the copy of its caller until it ends in the gate, by [`exit`].
 unsafe extern "C" fn destroy(_: u64, return_address: u64) {
     fork::stop_waiting();
-    if exact::own_area().is_some() && twins::of(return_address).is_some() {
+    if exact::own_area().is_some() && twins::of_return(return_address).is_some() {
         return;
     }
     if let Some(area) = session::attached().and_then(Area::own) {

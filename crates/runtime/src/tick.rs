@@ -11,7 +11,7 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use wire::control::{Control, NativeReason, PERF_CODE, Policy, TICK_COOKIE, TIMER_SIGNAL, TickSource};
+use wire::control::{Control, NativeReason, PERF_CODE, Policy, TICK_COOKIE, TIMER_SIGNAL, TickPlace, TickSource};
 use wire::sample::{Outcome, Registers, SampleHeader};
 use wire::thread::thread_state;
 
@@ -66,7 +66,7 @@ fn has_used_perf() -> bool {
 
 fn tick(session: Session, info: &mut SigInfo, context: &mut UContext, tick_tsc: u64, overrun: u32) {
     if exact::is_on() {
-        exact_tick(session, info, context);
+        exact_tick(session, info, context, overrun);
         return;
     }
     let Some(area) = Area::own(session) else {
@@ -95,8 +95,9 @@ fn tick(session: Session, info: &mut SigInfo, context: &mut UContext, tick_tsc: 
 
 /// In exact mode a tick brings a thread back into copies that left them because there were none, if it finds it at the start of a block. If paths are sampled,
 /// it makes samples wanted, wherever it finds the thread. When exact mode has been given up, it takes a thread out that does not come by the gate.
-fn exact_tick(session: Session, info: &mut SigInfo, context: &mut UContext) {
+fn exact_tick(session: Session, info: &mut SigInfo, context: &mut UContext, overrun: u32) {
     let pc = context.registers[register::RIP];
+    session.control.exact.ticks[place_of_tick(pc) as usize].fetch_add(1 + u64::from(overrun), Relaxed);
     if session::is_in_copy(pc) && !exact::may_enter(session.control) {
         interrupt::leave_runtime(info, context);
         if let Some(area) = Area::own(session) {
@@ -126,6 +127,23 @@ fn exact_tick(session: Session, info: &mut SigInfo, context: &mut UContext) {
         context.registers[register::RIP] = twin;
     }
     adjust_timer(&area);
+}
+
+/// Which part of exact mode the time before a tick at `pc` belongs to.
+fn place_of_tick(pc: u64) -> TickPlace {
+    let is_copy = session::is_in_copy(pc);
+    let is_file = twins::cluster_of(pc).is_some();
+    if places::is_runtime(pc) {
+        TickPlace::Runtime
+    } else if follows_system_call(pc, is_copy) {
+        TickPlace::SystemCall
+    } else if is_copy {
+        TickPlace::Copy
+    } else if is_file {
+        TickPlace::File
+    } else {
+        TickPlace::NoFile
+    }
 }
 
 /// Has the copies sample paths, unless they still do.

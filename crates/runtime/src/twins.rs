@@ -27,6 +27,11 @@ pub fn behind_call(pc: u64) -> Option<u64> {
     (entry & (LEADER | LANDING) == LANDING).then(|| cluster.copy_base + u64::from(entry & !LANDING))
 }
 
+/// Where a thread may enter in exact mode that has returned to `pc`.
+pub fn of_return(pc: u64) -> Option<u64> {
+    behind_call(pc).or_else(|| of_leader(pc))
+}
+
 /// The cluster that `pc` is in.
 pub fn cluster_of(pc: u64) -> Option<&'static Cluster> {
     session::clusters().iter().find(|cluster| cluster.contains(pc))

@@ -143,6 +143,32 @@ pub struct Exact {
     pub entries: AtomicU64,
     /// Time stamp counter when the wait for the agent was given up; 0: it never was.
     pub abandoned_tsc: AtomicU64,
+    /// Ticks of CPU time, by [`TickPlace`].
+    pub ticks: [AtomicU64; TickPlace::COUNT],
+}
+
+/// Where a tick finds a thread in exact mode.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TickPlace {
+    /// In a copy.
+    Copy = 0,
+    /// Behind a system call, in a copy or not: the time is the kernel's.
+    SystemCall = 1,
+    /// In the runtime.
+    Runtime = 2,
+    /// In original code of a file.
+    File = 3,
+    /// In code of no file, or of the kernel in user space.
+    NoFile = 4,
+}
+
+impl TickPlace {
+    /// Number of places.
+    pub const COUNT: usize = 5;
+    /// All places.
+    pub const ALL: [TickPlace; TickPlace::COUNT] =
+        [TickPlace::Copy, TickPlace::SystemCall, TickPlace::Runtime, TickPlace::File, TickPlace::NoFile];
 }
 
 /// Why a thread in exact mode runs natively.
@@ -235,6 +261,6 @@ pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
 const _: () = assert!(size_of::<Control>() == 136 + size_of::<Exact>() + size_of::<Events>());
 const _: () = assert!(size_of::<Events>() == 24 + MAX_EXPRESSION);
-const _: () = assert!(size_of::<Exact>() == 24 + 8 * (NativeReason::COUNT + 3));
+const _: () = assert!(size_of::<Exact>() == 24 + 8 * (NativeReason::COUNT + TickPlace::COUNT + 3));
 const _: () = assert!(size_of::<ModuleSlot>() == 64);
 const _: () = assert!(FILE_BYTES.is_multiple_of(crate::PAGE));

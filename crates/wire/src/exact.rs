@@ -16,7 +16,8 @@
 //!   64 MiB     path table: counts of paths by key, open addressing; or the ring of the trace
 //!   132 MiB    calling contexts
 //!   262 MiB    the metric of callers' paths, beside the frames
-//!   272 MiB    return table
+//!   270 MiB    the sites of callers' calls, beside the frames
+//!   280 MiB    return table
 //!   320 MiB    the metric of paths, or sums of squares, beside the path table
 //!   512 MiB    cells: counters of 8 bytes, the agent gives each module a range
 //! ```
@@ -30,7 +31,8 @@
 //!
 //! **Frames.** Where probes keep something for the present activation of a function, a call leaves it in the entry that its stack pointer chooses,
 //! and takes it back when it has returned. So `longjmp`, exceptions and switches of stacks need no care: whoever comes back to a stack pointer finds
-//! what the last call from there left, and the key says whether it is that one.
+//! what the last call from there left, and key and *site* say whether it is that one. The key alone does not: a call that was made natively leaves nothing, and
+//! its return into a copy finds at the same stack pointer what another function's call once left, whose path is none of this function's.
 //!
 //! **Contexts.** The calling context tree is a hash table: an entry stands for a function called from a context, and the context is the place of
 //! the entry. A search looks at one place of the table's front, and if another entry has taken that, behind it. The thread's present context is the
@@ -52,7 +54,7 @@ pub const AREA_BITS: u32 = 30;
 pub const MAX_THREADS: usize = 256;
 
 /// Offset of the return table in the thread area.
-pub const RETURNS: u32 = 272 << 20;
+pub const RETURNS: u32 = 280 << 20;
 /// Entries of the return table.
 pub const N_RETURNS: u32 = 1 << 20;
 /// The return address, exclusive-or its upper half at [`RETURN_SHIFT`], in these bits chooses the entry. Code that is near to each
@@ -227,6 +229,9 @@ pub const fn next_context_place(place: u32) -> u32 {
 }
 /// Offset of the metric on callers' paths: a word for every entry of the frames, chosen in the same way.
 pub const FRAME_METRIC: u32 = 262 << 20;
+/// Offset of the sites of callers' calls: in the lower half of a word for every entry of the frames, the return address of the call that left it, as a block
+/// record has an address ([`crate::sample::RECORD_ADDRESS_BITS`]).
+pub const FRAME_SITES: u32 = 270 << 20;
 /// Offset of the metric of paths: of the path in an entry of the path table, in the first word of 16 bytes at the same distance from here.
 pub const PATH_METRIC: u32 = 320 << 20;
 
@@ -261,7 +266,8 @@ const _: () = assert!(FAREWELLS + FAREWELLS_BYTES <= PATHS);
 const _: () = assert!(PATHS + PATHS_BYTES <= CONTEXTS);
 const _: () = assert!(CONTEXT_BYTES == 32);
 const _: () = assert!(CONTEXTS + CONTEXTS_BYTES <= FRAME_METRIC);
-const _: () = assert!(FRAME_METRIC + FRAME_MASK + 8 <= RETURNS);
+const _: () = assert!(FRAME_METRIC + FRAME_MASK + 8 <= FRAME_SITES);
+const _: () = assert!(FRAME_SITES + FRAME_MASK + 8 <= RETURNS);
 const _: () = assert!(size_of::<Squares>() == size_of::<PathEntry>());
 const _: () = assert!(PATH_METRIC + PATHS_BYTES <= CELLS);
 const _: () = assert!(CACHE + CACHE_BYTES <= FRAMES);

@@ -30,7 +30,7 @@ pub mod thread;
 pub mod trace;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// Size of a page; all mappings are multiples of it.
 pub const PAGE: u64 = 4096;

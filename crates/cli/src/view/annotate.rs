@@ -27,6 +27,8 @@ pub struct AnnotateView {
     /// Why instructions or source lines are missing.
     pub note: Option<String>,
     #[serde(skip)]
+    pub is_timeless: bool,
+    #[serde(skip)]
     pub style: CodeStyle,
 }
 
@@ -92,6 +94,7 @@ pub fn view(subject: &mut Subject, function: FunctionId, style: CodeStyle) -> An
         hottest_path: hottest_path(subject, &detail),
         blocks: detail.blocks.iter().map(|block| material.block(subject, block)).collect(),
         note: note(subject, &material, function),
+        is_timeless: query::is_timeless(&subject.profile),
         style,
     }
 }

@@ -47,16 +47,26 @@ impl AnnotateView {
         let FunctionLabel { name, module, address, .. } = &self.function;
         writeln!(out, "{TITLE}{name}{TITLE:#} [{}] at {}, {} bytes", file_name(module), address.0, self.size)?;
         let (share, time) = (self.self_share.percent(), self.self_ns.time());
-        writeln!(out, "own time {hot}{share}{hot:#} ({time}), {}", self.entries.entered())?;
+        let entries = self.entries.entered();
+        match self.is_timeless {
+            true => writeln!(out, "{entries}")?,
+            false => writeln!(out, "own time {hot}{share}{hot:#} ({time}), {entries}")?,
+        }
         if let Some(path) = &self.hottest_path {
             let (share, count) = (path.share_of_function.percent(), path.count.count());
             let blocks = if path.blocks.len() == 1 { "block" } else { "blocks" };
-            writeln!(out, "hottest path (>): {share} of it, {} {blocks}, ran {count} times", path.blocks.len())?;
+            let share = if self.is_timeless { String::new() } else { format!("{share} of it, ") };
+            writeln!(out, "hottest path (>): {share}{} {blocks}, ran {count} times", path.blocks.len())?;
         }
         if let Some(note) = &self.note {
             writeln!(out, "{DIM}{note}{DIM:#}")?;
         }
-        writeln!(out, "\n  {HEAD}{:>TIME_WIDTH$}  {:>COUNT_WIDTH$}{HEAD:#}", "TIME", "COUNT")
+        writeln!(
+            out,
+            "\n  {HEAD}{:>TIME_WIDTH$}  {:>COUNT_WIDTH$}{HEAD:#}",
+            if self.is_timeless { "" } else { "TIME" },
+            "COUNT"
+        )
     }
 
     fn block<'a>(
@@ -66,7 +76,8 @@ impl AnnotateView {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let share = block.share.value;
-        let mut figures = Some((block.share.percent(), block.count.count()));
+        let time = if self.is_timeless { String::new() } else { block.share.percent() };
+        let mut figures = Some((time, block.count.count()));
         let n_lines = block.instructions.len();
         if self.style == CodeStyle::Source {
             // Every block has a line to put its figures beside.

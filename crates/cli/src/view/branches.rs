@@ -76,6 +76,10 @@ fn surprise(row: &BranchRow) -> f64 {
 impl View for BranchesView {
     const KIND: &'static str = "branches";
 
+    fn is_empty(&self) -> bool {
+        self.branches.is_empty()
+    }
+
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.branches.is_empty() {
             return nothing(out, "branches");

@@ -15,6 +15,11 @@ use crate::view::{View, nothing, title};
 pub struct CallsView {
     pub n_calls: usize,
     pub calls: Vec<CallLine>,
+    /// Calls by pointer whose callee is not known; not among `calls`.
+    pub calls_without_callee: Figure,
+    pub n_sites_without_callee: usize,
+    #[serde(skip)]
+    is_timeless: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,7 +51,15 @@ pub fn view(subject: &mut Subject, n: usize) -> CallsView {
         share_of_site: row.share_of_site.into(),
         share_of_callee: row.share_of_callee.into(),
     });
-    CallsView { n_calls, calls: calls.collect() }
+    let calls = calls.collect();
+    let unknown = query::calls_without_callee(&subject.profile);
+    CallsView {
+        n_calls,
+        calls,
+        calls_without_callee: unknown.count.into(),
+        n_sites_without_callee: unknown.n_sites,
+        is_timeless: query::is_timeless(&subject.profile),
+    }
 }
 
 /// One function in the graph of calls.
@@ -58,6 +71,8 @@ pub struct NeighboursView {
     pub callers: Vec<NeighbourLine>,
     pub n_callees: usize,
     pub callees: Vec<NeighbourLine>,
+    #[serde(skip)]
+    is_timeless: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,11 +106,16 @@ pub fn view_of(subject: &mut Subject, function: FunctionId, n: usize) -> Neighbo
         callers: all.callers.iter().map(line).collect(),
         n_callees,
         callees: all.callees.iter().map(line).collect(),
+        is_timeless: query::is_timeless(&subject.profile),
     }
 }
 
 impl View for CallsView {
     const KIND: &'static str = "calls";
+
+    fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.calls.is_empty() {
@@ -110,7 +130,31 @@ impl View for CallsView {
             let figures = [line.count.count(), line.share_of_site.percent(), line.share_of_callee.percent()];
             table.row(anstyle::Style::new(), figures.into_iter().chain([what]));
         }
-        table.print(out)
+        table.print(out)?;
+        self.print_unknown(out)
+    }
+}
+
+impl CallsView {
+    /// What is missing above.
+    fn print_unknown(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.n_sites_without_callee == 0 {
+            return Ok(());
+        }
+        let (count, n_sites) = (self.calls_without_callee.count(), self.n_sites_without_callee);
+        let sites = if n_sites == 1 { "site" } else { "sites" };
+        writeln!(out)?;
+        writeln!(
+            out,
+            "not in this table: {count} calls through pointers, from {n_sites} {sites}, of which it is not known whom they called"
+        )?;
+        match self.is_timeless {
+            true => writeln!(
+                out,
+                "(`strobe record --exact=contexts --per-call-site` counts them with their callees, in `strobe contexts`)"
+            ),
+            false => Ok(()),
+        }
     }
 }
 
@@ -127,6 +171,14 @@ impl View for NeighboursView {
             title(out, what, lines.len(), n_all)?;
             if lines.is_empty() {
                 writeln!(out, "  none were seen")?;
+                continue;
+            }
+            if self.is_timeless {
+                let mut table = Table::new(&["CALLS", "FUNCTION"]);
+                for line in lines {
+                    table.row(anstyle::Style::new(), [line.count.count(), line.function.text()]);
+                }
+                table.print(out)?;
                 continue;
             }
             let mut table = Table::new(&["TOTAL", "TIME", "CALLS", "FUNCTION"]);

@@ -172,6 +172,10 @@ pub fn stack_names(subject: &Subject, context: ContextId) -> Vec<String> {
 impl View for ContextsView {
     const KIND: &'static str = "contexts";
 
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.nodes.is_empty() {
             return nothing(out, "contexts of this size");

@@ -68,6 +68,10 @@ pub fn kind_name(kind: EdgeKind) -> &'static str {
 impl View for EdgesView {
     const KIND: &'static str = "edges";
 
+    fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.edges.is_empty() {
             return nothing(out, "edges");

@@ -1,10 +1,12 @@
 //! Estimates for people and for programs.
 //!
 //! For people: three significant digits, then half the width of the 95 % interval in the same unit and to the same digit, rounded up, so
-//! that an error never looks smaller than it is. Exact numbers have no error to show.
+//! that an error never looks smaller than it is. Exact numbers have no error to show, and counts that are exact are shown in full.
 
 use profile::Estimate;
 use serde::Serialize;
+
+use crate::numbers::thousands;
 
 /// An estimate in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -37,8 +39,11 @@ impl Figure {
         self.in_unit(unit_ns, &format!(" {unit}"))
     }
 
-    /// `12.3M ±0.4M`.
+    /// `12.3M ±0.4M`; `12,345,678` if it is exact.
     pub fn count(self) -> String {
+        if self.is_exact_count() {
+            return thousands(self.value as u64);
+        }
         let (unit, suffix) = match self.value {
             value if value < 9_999.5 => return self.small_count(),
             value if value < 999.5e3 => (1e3, "k"),
@@ -72,6 +77,11 @@ impl Figure {
     /// `32 %` without the error.
     pub fn bare_percent(self) -> String {
         bare_percent(self.value)
+    }
+
+    fn is_exact_count(self) -> bool {
+        const ALL_DIGITS: f64 = (1u64 << 53) as f64;
+        self.margin <= 0.0 && self.value.fract() == 0.0 && (0.0..ALL_DIGITS).contains(&self.value)
     }
 
     fn small_count(self) -> String {
@@ -125,7 +135,8 @@ mod tests {
         assert_eq!(figure(1.614e9, 0.1e9).time(), "1.61 s ±0.10");
         assert_eq!(figure(12.34e6, 0.001e6).time(), "12.3 ms ±0.1");
         assert_eq!(figure(123.4, 20.1).time(), "123 ns ±21");
-        assert_eq!(figure(1_234_567.0, 0.0).count(), "1.23M");
+        assert_eq!(figure(1_234_567.0, 0.0).count(), "1,234,567");
+        assert_eq!(figure(1_234_567.5, 0.0).count(), "1.23M");
         assert_eq!(figure(1_234_567.0, 95_000.0).count(), "1.23M ±0.10M");
         assert_eq!(figure(0.0, 0.0).time(), "0");
         assert_eq!(figure(17.0, 3.2).count(), "17 ±4");
@@ -137,7 +148,7 @@ mod tests {
     fn units_change_where_rounding_does() {
         assert_eq!(figure(999_499.0, 0.0).time(), "999 µs");
         assert_eq!(figure(999_500.0, 0.0).time(), "1.00 ms");
-        assert_eq!(figure(9_999.0, 0.0).count(), "9999");
+        assert_eq!(figure(9_999.0, 0.1).count(), "9999 ±1");
         assert_eq!(figure(9_999.9, 0.0).count(), "10.0k");
         assert_eq!(bare_percent(1.0), "100 %");
         assert_eq!(bare_percent(0.0042), "0.4 %");

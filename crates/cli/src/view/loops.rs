@@ -18,6 +18,8 @@ const BAR_WIDTH: usize = 40;
 pub struct LoopsView {
     pub n_loops: usize,
     pub loops: Vec<LoopLine>,
+    #[serde(skip)]
+    is_timeless: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,7 +77,8 @@ pub fn view(subject: &mut Subject, function: Option<FunctionId>, n: usize) -> Lo
         trips: buckets(&row.trips),
         n_partial_visits: row.n_partial_visits,
     });
-    LoopsView { n_loops, loops: loops.collect() }
+    let loops = loops.collect();
+    LoopsView { n_loops, loops, is_timeless: query::is_timeless(&subject.profile) }
 }
 
 /// From the first bucket with visits to the last.
@@ -96,6 +99,10 @@ fn buckets(trips: &[u64]) -> Vec<TripBucket> {
 impl View for LoopsView {
     const KIND: &'static str = "loops";
 
+    fn is_empty(&self) -> bool {
+        self.loops.is_empty()
+    }
+
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.loops.is_empty() {
             return nothing(out, "loops");
@@ -103,17 +110,20 @@ impl View for LoopsView {
         title(out, "Hot loops", self.loops.len(), self.n_loops)?;
         self.loops.iter().enumerate().try_for_each(|(index, line)| {
             writeln!(out)?;
-            line.print(index + 1, out)
+            line.print(index + 1, self.is_timeless, out)
         })
     }
 }
 
 impl LoopLine {
-    fn print(&self, rank: usize, out: &mut dyn Write) -> io::Result<()> {
+    fn print(&self, rank: usize, is_timeless: bool, out: &mut dyn Write) -> io::Result<()> {
         let nested =
             self.parent.as_ref().map_or(String::new(), |parent| format!(", inside the loop at {}", parent.text()));
         let place = self.header.text();
         writeln!(out, "#{rank}  {PLACE}{place}{PLACE:#}  {TITLE}{}{TITLE:#}{nested}", self.function.text())?;
+        if is_timeless {
+            return self.print_counts(out);
+        }
         let hot = heat(self.share.value);
         let of_function = self.share_of_function.bare_percent();
         let time = self.self_ns.time();
@@ -123,6 +133,13 @@ impl LoopLine {
         let mean = self.mean_trips.map_or(String::new(), |trips| format!(", {} turns on average", trips.count()));
         writeln!(out, "    visits {}{mean}", seen(self.entries))?;
         self.print_trips(out)
+    }
+
+    /// What a recording knows that counts everything and has no times.
+    fn print_counts(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mean = self.mean_trips.map_or(String::new(), |trips| format!(", {} turns on average", trips.count()));
+        writeln!(out, "    turns  {}", self.iterations.count())?;
+        writeln!(out, "    visits {}{mean}", self.entries.count())
     }
 
     fn print_trips(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -48,6 +48,10 @@ pub fn view(subject: &mut Subject, n: usize) -> MethodsView {
 impl View for MethodsView {
     const KIND: &'static str = "methods";
 
+    fn is_empty(&self) -> bool {
+        self.methods.is_empty()
+    }
+
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.methods.is_empty() {
             return nothing(out, "methods");

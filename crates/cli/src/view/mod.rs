@@ -34,6 +34,7 @@ use std::path::Path;
 use anstream::ColorChoice;
 use anyhow::{Result, bail};
 use profile::model::FunctionId;
+use profile::query;
 use serde::Serialize;
 use store::Extent;
 
@@ -53,6 +54,11 @@ trait View: Serialize {
     const KIND: &'static str;
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Whether it has nothing to show, and says so.
+    fn is_empty(&self) -> bool {
+        false
+    }
 }
 
 pub fn run(props: &ViewProps, color: ColorChoice) -> Result<()> {
@@ -188,6 +194,9 @@ fn show<V: View>(view: &V, subject: &Subject, props: &ViewProps, color: ColorCho
         io::stdout().lock().write_all(&text)?;
     } else {
         view.print(&mut text)?;
+        if view.is_empty() {
+            writeln!(text, "{}", advice(V::KIND, subject))?;
+        }
         pager::print(&text, color, props.use_pager)?;
     }
     Ok(())
@@ -203,9 +212,19 @@ struct Document<'a, V> {
     view: &'a V,
 }
 
-/// Says that there is nothing, and what would help.
+/// Says that there is nothing; what would help depends on the recording, and is said by [`show`].
 fn nothing(out: &mut dyn Write, what: &str) -> io::Result<()> {
-    writeln!(out, "no {what} were seen; record for longer, or with a larger --overhead")
+    writeln!(out, "no {what} were seen")
+}
+
+/// What would help where a view is empty.
+fn advice(kind: &str, subject: &Subject) -> &'static str {
+    match (query::is_timeless(&subject.profile), kind) {
+        (false, _) => "record for longer, or with a larger --overhead",
+        (true, "contexts") => "this recording counted none; `strobe record --exact=contexts` does",
+        (true, "paths") => "this recording counted none; `strobe record --exact=paths` does",
+        (true, _) => "nothing of the kind ran, or this kind of recording does not count it",
+    }
 }
 
 /// `what` and how many of how many are shown.

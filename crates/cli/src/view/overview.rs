@@ -78,6 +78,19 @@ pub struct Coverage {
     pub scale_factor: f64,
     /// Ratios between counts of different parts of the program are right within this one.
     pub mix_factor: f64,
+    /// Of an exact recording: what was not counted.
+    pub not_counted: Option<NotCounted>,
+}
+
+/// User CPU time in code that an exact recording has not counted, by ticks.
+#[derive(Debug, Serialize)]
+pub struct NotCounted {
+    /// As a share of all.
+    pub share: Figure,
+    /// Times that threads left the copies.
+    pub excursions: Option<f64>,
+    /// The same in words.
+    pub text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -240,7 +253,19 @@ fn coverage(profile: &Profile) -> Coverage {
         unwatched_share: unwatched_share(profile),
         scale_factor: query::scale_factor(profile),
         mix_factor: query::mix_factor(profile),
+        not_counted: not_counted(profile),
     }
+}
+
+fn not_counted(profile: &Profile) -> Option<NotCounted> {
+    let text = profile.facts.get("not_counted")?.clone();
+    let share = |name| number(profile, name).map(|percent| percent / 100.0);
+    let ticks = ["exact_ticks_counted", "exact_ticks_file", "exact_ticks_no_file"];
+    let seen = ticks.into_iter().filter_map(|name| number(profile, name)).sum::<f64>() as u64;
+    // Nothing is known without ticks.
+    let (value, margin) = share("not_counted_percent").zip(share("not_counted_margin_percent")).unwrap_or((0.0, 1.0));
+    let excursions = number(profile, "native_excursions");
+    Some(NotCounted { share: Figure { value, margin, seen }, excursions, text })
 }
 
 /// Ticks without a burst, and time without ticks.

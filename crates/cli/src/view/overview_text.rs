@@ -120,6 +120,7 @@ impl Overview {
     fn coverage(&self) -> String {
         let coverage = &self.coverage;
         let mut parts = Vec::new();
+        parts.extend(coverage.not_counted.as_ref().map(|not_counted| not_counted.text.clone()));
         if let Some(hit) = coverage.hit_percent {
             parts.push(format!("{hit:.1} % of ticks in files' code led to a burst"));
         }

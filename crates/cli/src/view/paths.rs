@@ -23,6 +23,8 @@ pub struct PathsView {
     pub n_paths: usize,
     pub paths: Vec<PathLine>,
     #[serde(skip)]
+    pub is_timeless: bool,
+    #[serde(skip)]
     pub style: CodeStyle,
 }
 
@@ -112,6 +114,7 @@ pub fn view(subject: &mut Subject, wish: Wish) -> PathsView {
         },
         n_paths,
         paths,
+        is_timeless: query::is_timeless(&subject.profile),
         style: wish.style,
     }
 }

@@ -24,6 +24,10 @@ const MAX_SOURCE_WIDTH: usize = 100;
 impl View for PathsView {
     const KIND: &'static str = "paths";
 
+    fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.paths.is_empty() {
             return nothing(out, "paths");
@@ -31,7 +35,7 @@ impl View for PathsView {
         title(out, &format!("Hot paths by {}", self.by), self.paths.len(), self.n_paths)?;
         for (index, path) in self.paths.iter().enumerate() {
             writeln!(out)?;
-            header(path, index + 1, out)?;
+            header(path, index + 1, self.is_timeless, out)?;
             blocks(path, self.style, out)?;
             contexts(path, out)?;
         }
@@ -39,14 +43,17 @@ impl View for PathsView {
     }
 }
 
-fn header(path: &PathLine, rank: usize, out: &mut dyn Write) -> io::Result<()> {
+fn header(path: &PathLine, rank: usize, is_timeless: bool, out: &mut dyn Write) -> io::Result<()> {
     let n_blocks = path.blocks.len();
     let blocks = if n_blocks == 1 { "1 block".to_owned() } else { format!("{n_blocks} blocks") };
     let branches = if path.n_branches == 1 { "branch" } else { "branches" };
     writeln!(out, "#{rank}  {TITLE}{}{TITLE:#}  {blocks}, {} {branches}", path.function.text(), path.n_branches)?;
     let hot = heat(path.time_share.value);
     let (time, flow) = (path.self_ns.time(), path.flow_share.percent());
-    writeln!(out, "    time {hot}{}{hot:#} ({time})   flow {flow}", path.time_share.percent())?;
+    match is_timeless && path.self_ns.value == 0.0 {
+        true => writeln!(out, "    flow {flow}")?,
+        false => writeln!(out, "    time {hot}{}{hot:#} ({time})   flow {flow}", path.time_share.percent())?,
+    }
     let (count, share) = (path.count.count(), path.share_of_function.percent());
     match path.n_paths_of_function {
         1 => writeln!(out, "    ran {count} times, the only path of the function that was seen"),

@@ -92,7 +92,8 @@ impl Subject {
             let is_bad = !matches!(status, Status::Ok | Status::NoDebugInfo);
             is_bad.then(|| format!("{}: {status}", self.module_path(id)))
         });
-        modules.chain(self.symbolizer.faults().iter().cloned()).collect()
+        let coverage = self.profile.facts.get("warning").cloned();
+        coverage.into_iter().chain(modules).chain(self.symbolizer.faults().iter().cloned()).collect()
     }
 
     pub fn function(&self, id: FunctionId) -> &Function {

@@ -14,6 +14,7 @@ mod cache;
 mod compare;
 mod contexts;
 mod exact;
+mod frames;
 mod full_trace;
 mod gdb;
 mod left_alone;

@@ -45,6 +45,7 @@ programs! {
     exec_at_fixed_address: Program::new("exec.c").flags(&["-no-pie"]);
     daemon: Program::new("daemon.c");
     surroundings: Program::new("surroundings.c");
+    refused: Program::new("refused.c");
 
     // Control flow.
     throws: Program::new("throws.cpp").libraries(&THROWING);

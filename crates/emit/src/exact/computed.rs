@@ -73,10 +73,10 @@ impl Function<'_, '_> {
                 self.write_context_departure(edge, at, live);
             }
         }
-        if matches!(stack, StackChange::Push(_)) {
+        if let StackChange::Push(next) = stack {
             let live = self.needed_at_call(block, keeps_flags);
             if self.return_site(block).is_some() {
-                self.leave_frame(at, live);
+                self.leave_frame(at, self.original(next), live);
             }
             self.descend_to_call(at, live);
         }

@@ -28,7 +28,7 @@
 //! everywhere in a module that expects flags at a place which is reached by its address only ([`Module::passes_flags_unseen`]), calls push and
 //! jump, and returns look up, with flags saved.
 //!
-//! **The path register** is left in the frames before a call, and taken from there at the landing. If there is another one's, the path is
+//! **The path register** is left in the frames before a call, and taken from there at the landing. If there is another call's, the path is
 //! that of an arrival by address.
 //!
 //! [`Module::passes_flags_unseen`]: crate::module::Module::passes_flags_unseen
@@ -41,9 +41,9 @@ use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
 use wire::clusters::{Cluster, LANDING, N_CLUSTERS};
-use wire::exact::{FRAME_MASK, FRAME_METRIC, FRAMES, FrameEntry, RETURN_MASK, RETURN_SHIFT, RETURNS};
+use wire::exact::{FRAME_MASK, FRAME_METRIC, FRAME_SITES, FRAMES, FrameEntry, RETURN_MASK, RETURN_SHIFT, RETURNS};
 use wire::recovery::{kind, saves};
-use wire::sample::EndReason;
+use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
 use wire::thread::offset;
 
 use super::Metric;
@@ -134,7 +134,7 @@ impl Function<'_, '_> {
         let returns = self.return_site(block).is_some();
         let live = self.needed_at_call(block, keeps_flags);
         if returns {
-            self.leave_frame(at, live);
+            self.leave_frame(at, self.original(next), live);
         }
         self.descend_to_call(at, live);
         if returns && !keeps_flags {
@@ -190,8 +190,14 @@ impl Function<'_, '_> {
         self.go_on(block, next);
     }
 
-    /// Leaves path register and context for when the call at `at` has returned, where `live` is needed.
-    pub(super) fn leave_frame(&mut self, at: Original, live: LiveSet) {
+    /// What tells the frame of the call that returns to `next` from those of other calls, where it has a path: that of another function is none of this one's.
+    fn frame_site(&self, next: Original) -> Option<u32> {
+        let has_path = self.kept_fields().any(|(field, _)| field == offset::FRAME);
+        has_path.then_some((self.module.options.cluster as u32) << RECORD_ADDRESS_BITS | next.0)
+    }
+
+    /// Leaves path register and context for when the call at `at` has returned to `next`; `live` is needed.
+    pub(super) fn leave_frame(&mut self, at: Original, next: Original, live: LiveSet) {
         if !self.has_frame() {
             return;
         }
@@ -200,6 +206,7 @@ impl Function<'_, '_> {
             self.leave_cycles(at, live);
         }
         let fields = self.kept_fields();
+        let site = self.frame_site(next);
         let chunk = &mut *self.chunk;
         with_two_registers(chunk, at, live, |chunk, [slot, value]| {
             chunk.asm.frame_index(slot, FRAME_MASK);
@@ -213,6 +220,8 @@ impl Function<'_, '_> {
                 chunk.asm.subtract(value, offset::CHARGED);
                 chunk.asm.gs_based(STORE, value, slot, FRAME_METRIC);
             }
+            let place = site.map(|site| chunk.asm.gs_based_constant(slot, FRAME_SITES, site));
+            chunk.records.extend(place);
             // The key comes last: what was left in part only is not found.
             chunk.asm.entry(STORE, Gpr::RSP, slot, FRAME_KEY);
         });
@@ -227,6 +236,7 @@ impl Function<'_, '_> {
         let record = self.plans[to.index()].record;
         let metric = self.path_metric();
         let fields = self.kept_fields();
+        let site = self.frame_site(next);
         let chunk = &mut *self.chunk;
         let saved = if dead.is_some() { 0 } else { saved(live) & !saves::RCX };
         let lost = if saved == 0 {
@@ -241,6 +251,11 @@ impl Function<'_, '_> {
         chunk.asm.frame_index(register, FRAME_MASK);
         chunk.asm.entry(COMPARE, Gpr::RSP, register, FRAME_KEY);
         chunk.asm.jump_to_if(Condition::NZ, lost);
+        if let Some(site) = site {
+            let place = chunk.asm.gs_based_compare(register, FRAME_SITES, site);
+            chunk.records.push(place);
+            chunk.asm.jump_to_if(Condition::NZ, lost);
+        }
         for (index, (field, in_frame)) in fields.enumerate() {
             if index > 0 {
                 chunk.asm.frame_index(register, FRAME_MASK);

@@ -47,6 +47,27 @@ fn callgrind_annotate_finds_the_same_totals() {
     assert_eq!(annotated(&inclusive, "app::find"), [6_000_001, 700_000, 16_700]);
 }
 
+/// Ticks find stacks whose calls nobody has counted. What those cost below is not the caller's own.
+#[test]
+fn calls_that_were_not_counted_are_no_own_cost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("callgrind.out.1");
+    let mut profile = profile();
+    profile.calls.iter_mut().for_each(|call| call.count = profile::Estimate::default());
+    let text = text(Format::Callgrind, &profile, &Source);
+    assert!(!text.contains("calls=0 ") && text.contains("were not counted"), "{text}");
+    std::fs::write(&file, text).expect("a file");
+    let annotate =
+        |inclusive: &str| run(Command::new("callgrind_annotate").args(["--threshold=100", inclusive]).arg(&file));
+    let own = annotate("--inclusive=no");
+    assert_eq!(annotated(&own, "PROGRAM TOTALS")[..2], [7_050_300 + 1, 700_000]);
+    assert_eq!(annotated(&own, "memcpy")[..2], [2_000_000, 700_000]);
+    assert_eq!(annotated(&own, "src/main.c:main")[0], 50_000);
+    let inclusive = annotate("--inclusive=yes");
+    assert_eq!(annotated(&inclusive, "src/main.c:main")[..2], [7_050_001, 700_000]);
+    assert_eq!(annotated(&inclusive, "app::find")[..2], [6_000_001, 700_000]);
+}
+
 /// The numbers of the first line that mentions something.
 fn annotated(listing: &str, what: &str) -> Vec<u64> {
     let line = listing.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what} in:\n{listing}"));

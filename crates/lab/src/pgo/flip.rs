@@ -96,6 +96,7 @@ mod tests {
             n_insns: 1,
             end,
             count: Estimate::exact(count),
+            self_ns: Estimate::default(),
         };
         let edge = |from, to, kind, count| Edge {
             from: BlockId(from),

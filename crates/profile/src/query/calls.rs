@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::estimate::Estimate;
-use crate::model::{BlockId, FunctionId, Profile};
+use crate::model::{BlockEnd, BlockId, FunctionId, Profile};
 use crate::query::{inclusive_ns, share, sort_hottest_first};
 
 /// A call site and one of its callees.
@@ -46,6 +46,30 @@ pub fn calls(profile: &Profile) -> Vec<CallRow> {
     let mut rows: Vec<CallRow> = rows.collect();
     sort_hottest_first(&mut rows, |row| row.count.value, |row| row.site.0);
     rows
+}
+
+/// Calls of computed addresses of which nothing says whom they called.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallsWithoutCallee {
+    /// How often.
+    pub count: Estimate,
+    /// From how many places.
+    pub n_sites: usize,
+}
+
+/// Calls of computed addresses that are not among [`calls`].
+#[must_use]
+pub fn calls_without_callee(profile: &Profile) -> CallsWithoutCallee {
+    let mut is_known = vec![false; profile.blocks.len()];
+    profile.calls.iter().for_each(|row| is_known[row.site.index()] = true);
+    let mut sum = CallsWithoutCallee::default();
+    for (block, is_known) in profile.blocks.iter().zip(is_known) {
+        if block.end == BlockEnd::IndirectCall && !is_known && block.count.value > 0.0 {
+            sum.count += block.count;
+            sum.n_sites += 1;
+        }
+    }
+    sum
 }
 
 /// A function next to another one in the graph of calls.

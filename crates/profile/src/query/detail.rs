@@ -2,7 +2,7 @@
 
 use crate::estimate::Estimate;
 use crate::model::{BlockId, EdgeId, FunctionId, PathId, Profile};
-use crate::query::{PathRank, paths};
+use crate::query::{PathRank, is_timeless, paths};
 
 /// A function's blocks.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,8 @@ pub struct BlockDetail {
 /// Everything about one function.
 #[must_use]
 pub fn function_detail(profile: &Profile, function: FunctionId) -> FunctionDetail {
-    let hottest_path = paths(profile, Some(function), PathRank::Time).first().map(|row| row.path);
+    let rank = if is_timeless(profile) { PathRank::Flow } else { PathRank::Time };
+    let hottest_path = paths(profile, Some(function), rank).first().map(|row| row.path);
     let hottest_blocks = hottest_path.map_or(&[][..], |path| &profile.paths[path.index()].blocks);
     let own = (0..profile.blocks.len() as u32).map(BlockId);
     let mut own: Vec<BlockId> = own.filter(|id| profile.blocks[id.index()].function == function).collect();

@@ -2,7 +2,7 @@
 
 use crate::estimate::Estimate;
 use crate::model::{FunctionId, LoopId, Profile};
-use crate::query::{ratio, share, sort_hottest_first, totals};
+use crate::query::{is_timeless, ratio, share, sort_hottest_first, totals};
 
 /// A loop.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub struct LoopRow {
     pub share_of_function: Estimate,
 }
 
-/// Loops by time; all, or those of one function.
+/// Loops by time, or by iterations if times are not known; all, or those of one function.
 #[must_use]
 pub fn loops(profile: &Profile, function: Option<FunctionId>) -> Vec<LoopRow> {
     let cpu_ns = totals(profile).cpu_ns;
@@ -55,7 +55,9 @@ pub fn loops(profile: &Profile, function: Option<FunctionId>) -> Vec<LoopRow> {
         share_of_function: share(row.self_ns, profile.functions[row.function.index()].self_ns),
     });
     let mut rows: Vec<LoopRow> = rows.collect();
-    sort_hottest_first(&mut rows, |row| row.self_ns.value, |row| row.id.0);
+    let has_times = !is_timeless(profile);
+    let heat = |row: &LoopRow| if has_times { row.self_ns.value } else { row.iterations.value };
+    sort_hottest_first(&mut rows, heat, |row| row.id.0);
     rows
 }
 

@@ -24,7 +24,7 @@ mod values;
 use std::cmp::Ordering;
 
 pub use branches::{BranchRow, branches};
-pub use calls::{CallRow, Neighbour, Neighbours, calls, neighbours};
+pub use calls::{CallRow, CallsWithoutCallee, Neighbour, Neighbours, calls, calls_without_callee, neighbours};
 pub use contexts::{ContextNode, ContextOptions, context_tree, inclusive_ns, is_timeless};
 pub use detail::{BlockDetail, FunctionDetail, function_detail};
 pub use edges::{EdgeRow, edges};

@@ -2,6 +2,7 @@
 
 mod contexts;
 pub mod counts;
+mod coverage;
 pub mod farewells;
 mod summary;
 
@@ -19,6 +20,7 @@ use wire::control::NativeReason;
 
 use self::contexts::{AreaContexts, Places, Tree};
 use self::counts::{Added, Effort, Gaps};
+use self::coverage::Coverage;
 
 use crate::props;
 use crate::record::events;
@@ -49,6 +51,8 @@ pub struct Totals {
     pub native: BTreeMap<NativeReason, u64>,
     pub native_cycles: u64,
     pub entries: u64,
+    /// Where ticks found threads.
+    pub coverage: Coverage,
     pub lost_paths: u64,
     /// Misses of simulated data caches.
     pub cache_misses: u64,
@@ -79,12 +83,13 @@ pub struct Counted {
 impl Totals {
     /// Adds the counters of a process.
     pub fn take(&mut self, watched: &mut Watched) {
-        let ExactCounters { native, native_cycles, entries, is_abandoned } = watched.process.exact_counters();
+        let ExactCounters { native, native_cycles, entries, is_abandoned, ticks } = watched.process.exact_counters();
         for (reason, n) in native.into_iter().filter(|&(_, n)| n != 0) {
             *self.native.entry(reason).or_default() += n;
         }
         self.native_cycles += native_cycles;
         self.entries += entries;
+        self.coverage.add(ticks);
         self.n_abandoned += u64::from(is_abandoned && watched.process.counters().left_alone.is_none());
         self.lost_paths += watched.process.n_lost_paths();
         self.cache_misses += watched.process.n_cache_misses();

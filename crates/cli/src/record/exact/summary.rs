@@ -132,6 +132,7 @@ pub fn facts(
         ("modules_from_cache", modules.n_from_cache.to_string()),
         ("translation_s", format!("{:.3}", modules.time.as_secs_f64())),
     ];
+    facts.extend(totals.coverage.facts());
     facts.extend(cache_facts(totals, outcome, exact));
     facts.extend(sampled);
     facts.extend(trace_facts(session, outcome));
@@ -195,6 +196,9 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
     let totals = &session.exact;
     let profile = &outcome.profile;
     let cpu = ending.user.as_secs_f64() + ending.system.as_secs_f64();
+    if let Some(warning) = totals.coverage.warning() {
+        line("WARNING", warning);
+    }
     line(
         "time",
         format!(
@@ -238,16 +242,17 @@ pub fn text(session: &Session<'_>, outcome: &Outcome, exact: ExactProps, ending:
     let excursions = n_excursions(totals);
     line(
         "coverage",
-        if excursions == 0 && session.loners.is_empty() {
-            "complete: no thread ran code that was not counted".to_owned()
-        } else if excursions == 0 {
-            "incomplete: what was left alone was not counted".to_owned()
-        } else {
-            let named: Vec<String> =
-                totals.native.iter().map(|(&reason, n)| format!("{} {n}", reason_name(reason))).collect();
-            format!("{} excursions into code that was not counted ({})", thousands(excursions), named.join(", "))
+        match excursions {
+            0 if !session.loners.is_empty() => "incomplete: what was left alone was not counted".to_owned(),
+            0 if totals.coverage.is_complete() => "complete: no thread ran code that was not counted".to_owned(),
+            _ => totals.coverage.text(),
         },
     );
+    if excursions > 0 {
+        let named: Vec<String> =
+            totals.native.iter().map(|(&reason, n)| format!("{} {n}", reason_name(reason))).collect();
+        line("", format!("{} excursions into code that was not counted ({})", thousands(excursions), named.join(", ")));
+    }
     if totals.lost_paths > 0 {
         line("lost", format!("{} path ends: the table of paths was full", thousands(totals.lost_paths)));
     }

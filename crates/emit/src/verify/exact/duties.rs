@@ -43,7 +43,7 @@ impl Duty {
         behind: Some(Done::NOTHING),
         at_row_end: None,
         gone: Done::NOTHING,
-        leaves: Left { has_path: false, has_context: false, has_metric: false, has_key: false },
+        leaves: Left { has_path: false, has_context: false, has_metric: false, site: None, has_key: false },
         by_table: false,
     };
 

@@ -3,8 +3,8 @@
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::exact::{
-    CONTEXTS, FRAME_METRIC, FRAME_SCALE, FRAMES, FRONT_CONTEXTS, FRONT_PATHS, FrameEntry, MAX_PATH_ENTRIES,
-    PATH_METRIC, PATHS, PathEntry as TableEntry, RETURN_SCALE, RETURNS,
+    CONTEXTS, FRAME_METRIC, FRAME_SCALE, FRAME_SITES, FRAMES, FRONT_CONTEXTS, FRONT_PATHS, FrameEntry,
+    MAX_PATH_ENTRIES, PATH_METRIC, PATHS, PathEntry as TableEntry, RETURN_SCALE, RETURNS,
 };
 use wire::sample::EndReason;
 use wire::thread::offset;
@@ -31,6 +31,8 @@ enum Field {
     Frame(u32),
     /// The cycles beside it.
     FrameCycles,
+    /// And the site of the call.
+    FrameSite,
     /// Of the entry of the path table that a register chooses.
     Path(u32),
     /// The cycles beside it, or the squares: this far from their start.
@@ -60,7 +62,7 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
         Code::Mov_r32_rm32 => {
             state.registers[register(0)?] = Value::Exact(match field {
                 Field::Header(offset::FRAME) => Known::Frame(state.exact.done.frame),
-                Field::Frame(FRAME_VALUE) if state.exact.is_same => Known::LeftFrame,
+                Field::Frame(FRAME_VALUE) if state.exact.is_own => Known::LeftFrame,
                 Field::Frame(FRAME_CONTEXT) if state.exact.is_same => Known::LeftContext,
                 Field::Header(offset::CONTEXT) => Known::Context(state.exact.done.context),
                 Field::Header(offset::TARGET) if state.fields.target == Value::Target => Known::ReturnTag,
@@ -75,6 +77,10 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
         }
         Code::Mov_rm32_imm32 if field == Field::Header(offset::FRAME) => {
             state.exact.done.frame = Frame::Is(insn.immediate32() as i32);
+        }
+        // The key comes last.
+        Code::Mov_rm32_imm32 if field == Field::FrameSite && !state.exact.left.has_key => {
+            state.exact.left.site = Some(insn.immediate32());
         }
         Code::Mov_rm32_imm32 if field == Field::Header(offset::SAMPLES_WANTED) => {
             samples::set_wanted(state, insn.immediate32())?;
@@ -119,6 +125,7 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
         }
         (base, Register::None) => match value(base)? {
             Known::FrameSlot if within(FRAME_METRIC) == Some(0) => Some(Field::FrameCycles),
+            Known::FrameSlot if within(FRAME_SITES) == Some(0) => Some(Field::FrameSite),
             Known::ContextPlace => within(CONTEXTS).map(Field::Context),
             Known::FrontContextPlace => within(CONTEXTS + FRONT_CONTEXTS).map(Field::Context),
             Known::Context(_) => within(CONTEXTS).map(Field::Present),
@@ -163,7 +170,7 @@ fn load(state: &State, field: Field, counts_misses: bool) -> Option<Value> {
         Field::Cell(cell) if state.exact.remembered.is_some_and(|remembered| remembered + 1 == cell) => Value::Twin,
         Field::Cell(cell) => Value::Exact(Known::Count(cell)),
         Field::Return => Value::Exact(Known::ReturnEntry),
-        Field::FrameCycles if state.exact.is_same => Value::Exact(Known::LeftMetric),
+        Field::FrameCycles if state.exact.is_own => Value::Exact(Known::LeftMetric),
         Field::Header(offset::CHARGED) => Value::Exact(Known::Charged),
         Field::Header(offset::MISSES) if counts_misses => Value::Exact(Known::Now),
         Field::Header(offset::ENDED_METRIC) if state.exact.has_ended_metric => Value::Exact(Known::PathTime),
@@ -257,6 +264,9 @@ fn calculate(
         }
         (_, Field::Context(contexts::KEY)) => contexts::compare(state, insn)?,
         (Code::Cmp_r64_rm64, Field::Frame(FRAME_KEY)) if insn.op0_register() == Register::RSP => Outcome::SameFrame,
+        (Code::Cmp_rm32_imm32, Field::FrameSite) if state.exact.is_same => {
+            (state.exact.landing_site == Some(insn.immediate32())).then_some(Outcome::OwnFrame)?
+        }
         (Code::Xor_r32_rm32, Field::Header(offset::TARGET)) if insn.op0_register() == Register::EAX => {
             let is_high = rax == Value::Exact(Known::HighReturn) && state.fields.target == Value::Target;
             is_high.then(|| state.registers[RAX] = Value::Exact(Known::ReturnBits))?;

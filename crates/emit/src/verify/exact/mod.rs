@@ -8,8 +8,8 @@
 //! * **Calls** leave the address of the copy on the stack for one instruction, which makes it the original return address of the call. The
 //!   landing that the map will have for it is walked from, with the state of the program at the return site. A return replaces the address on the
 //!   stack only by what the return table says about that address, and entries are only made of what the map says.
-//! * **Frames.** What a call leaves has its stack pointer for a key, and a landing takes it only if it has that key; else it arrives like
-//!   any other.
+//! * **Frames.** What a call leaves has its stack pointer for a key, and with a path its return address for a site. A landing takes it only if it has that key and
+//!   that site; else it arrives like any other.
 //! * **Contexts** ([`contexts`]). Control that arrives at an entry counts itself in the entry of its context, and no other.
 //! * **Cycles of paths** ([`clock`]). What a path is charged is what has passed since it started, less what calls took.
 //! * **Samples of paths** ([`samples`]). A path that ends looks whether a sample is wanted, and if it is taken, it is of that path.

@@ -104,6 +104,8 @@ pub(in super::super) enum Outcome {
     SameReturn,
     /// Zero: the entry of the frames is that of the stack pointer.
     SameFrame,
+    /// Zero: and of the call that has returned.
+    OwnFrame,
     /// Below: the last byte of the call is in the cluster.
     LastByteSpan(usize),
     /// Zero: the entry of the map is that of a landing.
@@ -268,6 +270,8 @@ pub(in super::super) struct Left {
     pub has_path: bool,
     pub has_context: bool,
     pub has_metric: bool,
+    /// The site of the call.
+    pub site: Option<u32>,
     pub has_key: bool,
 }
 
@@ -327,6 +331,10 @@ pub(in super::super) struct Progress {
     pub has_moved: bool,
     /// The key of the entry in hand, of the return table or of the frames, is the right one.
     pub is_same: bool,
+    /// And its site that of the call that has returned.
+    pub is_own: bool,
+    /// At the landing of a call: its site.
+    pub landing_site: Option<u32>,
     /// The counter has been noted for the next time.
     pub has_noted_time: bool,
     /// The same, as the start of the next path, with the start of the one before in `rdx`.
@@ -365,6 +373,8 @@ impl Default for Progress {
             called: None,
             has_moved: false,
             is_same: false,
+            is_own: false,
+            landing_site: None,
             has_noted_time: false,
             has_noted_start: false,
             has_ended_metric: false,

@@ -336,6 +336,10 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
     let Flags::Exact(outcome) = state.flags else { return None };
     let mut taken = *state;
     match (outcome, insn.code()) {
+        (Outcome::OwnFrame, Code::Jne_rel32_64) => {
+            state.exact.is_own = true;
+            taken.exact.is_other = true;
+        }
         (Outcome::SameReturn | Outcome::SameFrame, Code::Jne_rel32_64) => {
             state.exact.is_same = true;
             taken.exact.is_other = true;

@@ -34,12 +34,17 @@ impl Walker<'_, '_> {
         let has_path = self.module.options.probe.has_paths() && self.duties.skips_arrivals;
         let has_context = self.module.options.probe.has_contexts();
         let has_metric = has_path && self.module.options.probe.has_path_metric();
-        Left { has_path, has_context, has_metric, has_key: has_path || has_context }
+        Left { has_path, has_context, has_metric, site: None, has_key: has_path || has_context }
     }
 
     /// The same of a call at the end of a block.
     fn left_by(&self, id: BlockId) -> Left {
-        self.return_site(id).map_or(Left::default(), |_| self.frame())
+        let next = self.return_site(id).and_then(|_| Some(self.function?.cfg.block(id).range.end));
+        next.map_or(Left::default(), |next| {
+            let frame = self.frame();
+            let site = self.record(self.module.original(next));
+            Left { site: frame.has_path.then_some(site), ..frame }
+        })
     }
 
     /// The edge from a block to an address; if there are several, the one of this kind.
@@ -199,6 +204,7 @@ impl Walker<'_, '_> {
         }
         let is_charged = self.module.options.probe.has_context_metric();
         if frame.has_key {
+            state.exact.landing_site = Some(self.record(next)).filter(|_| frame.has_path);
             // Without the caller's frame, it arrives like any other.
             duty.before = Some(Done { is_charged, ..state.exact.done });
         }

@@ -264,7 +264,16 @@ mod tests {
 
     fn block(function: u32) -> Block {
         let (end, count) = (BlockEnd::Return, Estimate::exact(1));
-        Block { function: FunctionId(function), address: 0, size: 4, last: 0, n_insns: 1, end, count, self_ns: Estimate::default() }
+        Block {
+            function: FunctionId(function),
+            address: 0,
+            size: 4,
+            last: 0,
+            n_insns: 1,
+            end,
+            count,
+            self_ns: Estimate::default(),
+        }
     }
 
     #[test]
