@@ -4,7 +4,9 @@
 //! start routine with the stack as it was: a backtrace ends where it would without strobe.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 use crate::session::{self, Session};
 use crate::thread::{self, Inheritance};

@@ -41,7 +41,8 @@ pub fn numbers<const N: usize>(path: &[u8], fields: [Field; N]) -> Option<[Optio
 fn take_line<const N: usize>(line: &[u8], fields: &[Field; N], found: &mut [Option<u64>; N]) {
     for ((name, radix), found) in fields.iter().zip(found) {
         if let Some(value) = line.strip_prefix(*name) {
-            *found = core::str::from_utf8(value.trim_ascii()).ok().and_then(|text| u64::from_str_radix(text, *radix).ok());
+            *found =
+                core::str::from_utf8(value.trim_ascii()).ok().and_then(|text| u64::from_str_radix(text, *radix).ok());
         }
     }
 }
@@ -56,7 +57,8 @@ pub struct Restraints {
 
 /// `None`: there is no telling.
 pub fn restraints() -> Option<Restraints> {
-    let [tracer, filters, mode] = numbers(OF_PROCESS, [(b"TracerPid:", 10), (b"Seccomp_filters:", 10), (b"Seccomp:", 10)])?;
+    let [tracer, filters, mode] =
+        numbers(OF_PROCESS, [(b"TracerPid:", 10), (b"Seccomp_filters:", 10), (b"Seccomp:", 10)])?;
     Some(Restraints { is_traced: tracer? != 0, n_filters: filters.or(mode).unwrap_or(0) })
 }
 

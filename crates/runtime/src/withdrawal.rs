@@ -90,7 +90,8 @@ fn leave_session(session: Session, reason: LeftAlone) {
     let others = || others(session, own);
     wait_until(create::nobody_begins);
     // Ticks take threads out of copies.
-    let all_are_out = !exact::is_on() || (1..=EXACT_WAITS).any(|_| wait_until(|| others().all(|other| exact::is_native(&other))));
+    let all_are_out =
+        !exact::is_on() || (1..=EXACT_WAITS).any(|_| wait_until(|| others().all(|other| exact::is_native(&other))));
     thread::stop_all_ticks(session);
     if !all_are_out {
         signals::uninstall_ticks();
@@ -111,9 +112,8 @@ fn leave_session(session: Session, reason: LeftAlone) {
 fn others(session: Session, own: Option<Area>) -> impl Iterator<Item = Area> {
     let n_areas = (session.control.n_areas.load(Acquire) as usize).min(session::layout().n_areas);
     let areas = (0..n_areas).map(move |index| Area::numbered(session, index));
-    areas.filter(move |area| {
-        own.is_none_or(|own| own.index != area.index) && area.header().owner_tid.load(Relaxed) != 0
-    })
+    areas
+        .filter(move |area| own.is_none_or(|own| own.index != area.index) && area.header().owner_tid.load(Relaxed) != 0)
 }
 
 /// Makes real what the calling thread believes of its mask and its stack for signals.
