@@ -156,7 +156,7 @@ fn the_runtime_is_injected_by_the_environment() {
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("/does/not/exist/runtime.so"));
-    assert_eq!(lines[1], "strobe-test;/does/not/exist/runtime.so;f");
+    assert_eq!(lines[1], "strobe-test;/does/not/exist/runtime.so;f;0");
     for path in ["/a b/r.so", "/a:b/r.so", "/a;b/r.so"] {
         launch.injection = Some(Injection { runtime: path.into(), ..injection.clone() });
         assert!(matches!(attach::command(&launch), Err(SpawnError::RuntimePath { .. })));

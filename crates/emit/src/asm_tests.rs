@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn places_of_numbers(register in register(), index in index(), number: u32, wide: u64) {
         let mut asm = Asm::default();
-        let places = [asm.increment(number), asm.increment_scaled(index, number), asm.store_scaled_constant(index, 0, number), asm.store_constant_at(register, number)];
+        let places = [asm.increment(number), asm.increment_scaled(index, number), asm.store_scaled_constant(index, 0, number), asm.store_constant_at(register, number), asm.gs_based_constant(register, 0, number), asm.gs_based_compare(register, 0, number)];
         for place in places {
             prop_assert_eq!(&asm.code[place as usize..][..4], &number.to_le_bytes()[..]);
         }
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_by_base(register in register(), base in register(), field in 1u32..0x7fff_ffff) {
+    fn fields_by_base(register in register(), base in register(), field in 1u32..0x7fff_ffff, value: u32) {
         let (wide, narrow, at) = (name(register), dword(register), format!("gs:[{}+{field:#x}]", name(base)));
         for (opcode, mnemonic) in [(0x8b, "mov"), (0x3b, "cmp"), (0x03, "add"), (0x2b, "sub")] {
             prop_assert_eq!(text(|asm| asm.gs_based(opcode, register, base, field)), format!("{mnemonic} {wide}, {at}"));
@@ -140,6 +140,9 @@ proptest! {
         prop_assert_eq!(text(|asm| asm.gs_based(0x89, register, base, field)), format!("mov {at}, {wide}"));
         prop_assert_eq!(text(|asm| asm.gs_based_dword(0x89, register, base, field)), format!("mov {at}, {narrow}"));
         prop_assert_eq!(text(|asm| asm.compare_based_with_zero(base, field)), format!("cmp qword ptr {at}, 0x0"));
+        let number = signed(i64::from(value as i32));
+        prop_assert_eq!(text(|asm| _ = asm.gs_based_constant(base, field, value)), format!("mov dword ptr {at}, {number}"));
+        prop_assert_eq!(text(|asm| _ = asm.gs_based_compare(base, field, value)), format!("cmp dword ptr {at}, {number}"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use profile::model::FunctionId;
 use profile::query::{ContextOptions, PathRank, context_tree, functions as hot_functions, paths as hot_paths, totals};
 use profile::{Estimate, Profile};
 
-use crate::tools::figures::{count, duration, estimated_count, percent, share};
+use crate::tools::figures::{count, duration, percent, share};
 use crate::top::names::KnownNames;
 
 /// Rows of a table; nobody scrolls further in a view that changes every second.
@@ -65,7 +65,7 @@ fn cost(profile: &Profile) -> String {
 
 /// There is no room for errors.
 fn entries(entries: Estimate) -> String {
-    estimated_count(Estimate { variance: 0.0, ..entries })
+    if entries == Estimate::default() { "-".to_owned() } else { count(entries.value) }
 }
 
 fn functions(profile: &Profile, names: &mut KnownNames) -> Vec<Row> {

@@ -84,7 +84,8 @@ impl Program {
         for library in &self.libraries {
             let file = folder.join(library.file);
             if library.source.ends_with(".go") {
-                compile(go(library.source, &file).args(library.flags).arg(sources().join(library.source)));
+                let name = format!("-ldflags=-extldflags=-Wl,-soname,{}", library.file);
+                compile(go(library.source, &file).args(library.flags).arg(name).arg(sources().join(library.source)));
                 continue;
             }
             let mut compiler = compiler(library.source, &file);

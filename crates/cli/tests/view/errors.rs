@@ -50,7 +50,7 @@ fn a_profile_of_ticks_alone() {
     let profile = workshop.save(&ticks_only);
     for view in ["paths", "edges", "calls", "loops", "branches"] {
         let text = workshop.stdout(&[view, &profile]);
-        assert_eq!(text, format!("no {view} were seen; record for longer, or with a larger --overhead\n"));
+        assert_eq!(text, format!("no {view} were seen\nrecord for longer, or with a larger --overhead\n"));
     }
     assert!(workshop.stdout(&["report", &profile]).contains("Hot functions"));
     assert!(workshop.stdout(&["annotate", "leaf", &profile]).contains("leaf [program]"));
