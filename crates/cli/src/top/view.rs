@@ -142,7 +142,7 @@ mod tests {
         let lines = screen(&[]);
         assert_eq!(lines[0], "sort -n big");
         assert_eq!(lines[1], "1.00 s CPU, 10 % in the kernel; cost not known yet, 42 ticks, 40 bursts");
-        assert!(lines[4].starts_with("███████    70.0 % ±0.") && lines[4].ends_with("1500      compare"), "{lines:#?}");
+        assert!(lines[4].starts_with("███████    70.0 % ±0.") && lines[4].ends_with("1,500     compare"), "{lines:#?}");
         assert!(lines[5].contains("20.0 %") && lines[5].contains("100 %") && lines[5].ends_with("main"), "{lines:#?}");
         assert_eq!(lines[8], KEYS);
     }
