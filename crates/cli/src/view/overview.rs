@@ -74,10 +74,8 @@ pub struct Coverage {
     pub unseen_at_most: f64,
     /// CPU time in which no burst could start, as a share of all.
     pub unwatched_share: f64,
-    /// All counts are right within this factor.
+    /// Counts are right within this factor. Ratios within a function do not depend on it.
     pub scale_factor: f64,
-    /// Ratios between counts of different parts of the program are right within this one.
-    pub mix_factor: f64,
     /// Of an exact recording: what was not counted.
     pub not_counted: Option<NotCounted>,
 }
@@ -252,7 +250,6 @@ fn coverage(profile: &Profile) -> Coverage {
         unseen_at_most: profile.unseen_at_most,
         unwatched_share: unwatched_share(profile),
         scale_factor: query::scale_factor(profile),
-        mix_factor: query::mix_factor(profile),
         not_counted: not_counted(profile),
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::numbers::thousands;
 use crate::view::figures::{Figure, bare_percent};
-use crate::view::overview::{ContextLine, Coverage, Overview, PathSummary};
+use crate::view::overview::{ContextLine, Overview, PathSummary};
 use crate::view::subject::{Spot, file_name};
 use crate::view::table::{TITLE, Table, heat};
 use crate::view::{View, title};
@@ -53,14 +53,11 @@ impl Overview {
         if self.coverage.hit_percent.is_some_and(|hit| hit < LOW_HIT_PERCENT) {
             fact("", TRANSLATED_LATE.to_owned())?;
         }
-        let Coverage { scale_factor, mix_factor, .. } = self.coverage;
-        if 1.0 < scale_factor {
+        let factor = self.coverage.scale_factor;
+        if 1.0 < factor {
             fact(
                 "counts",
-                format!(
-                    "right within a factor of {scale_factor:.1}; ratios of counts within a function do not depend on it, those \
-                     between functions are right within a factor of {mix_factor:.1}"
-                ),
+                format!("right within a factor of {factor:.1}; ratios within a function do not depend on it"),
             )?;
         }
         Ok(())

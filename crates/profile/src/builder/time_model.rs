@@ -111,7 +111,12 @@ impl TimeModel {
     /// together by it made shares worse (`docs/accuracy.md`).
     pub(super) fn stratum_noise(&self) -> f64 {
         const OF_REGIONS: f64 = 0.1;
-        if self.watch_error > 0.0 { OF_REGIONS } else { 0.0 }
+        if self.is_modelled() { OF_REGIONS } else { 0.0 }
+    }
+
+    /// Whether durations are modelled, and not measured.
+    pub(super) fn is_modelled(&self) -> bool {
+        self.watch_error > 0.0
     }
 
     pub(super) fn times(&self, spent_ns: f64, work: &Work) -> Times {
@@ -121,7 +126,7 @@ impl TimeModel {
             + self.watch_page_ns * work.n_pages
             + self.watch_transfer_ns * work.n_transfers;
         let spent_ns = if spent_ns.is_finite() { spent_ns.max(0.0) } else { 0.0 };
-        if self.watch_error <= 0.0 {
+        if !self.is_modelled() {
             let model_ns = (spent_ns - watch_ns).max(0.0);
             return Times { spent_ns, watch_ns, model_ns, doubt: Doubt::default() };
         }

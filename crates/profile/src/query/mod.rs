@@ -36,7 +36,7 @@ pub use methods::{MethodRow, methods};
 pub use paths::{PathRank, PathRow, contexts_of_paths, paths};
 pub use ratio::{ratio, share};
 pub use regions::{RegionRow, regions};
-pub use totals::{Totals, account, mix_factor, scale_factor, totals};
+pub use totals::{Totals, account, scale_factor, totals};
 pub use tree_statistics::{CallSites, TreeStatistics, tree_statistics};
 pub use values::{SeenValue, ValueSite, value_sites};
 

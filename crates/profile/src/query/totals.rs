@@ -34,14 +34,6 @@ pub fn scale_factor(profile: &Profile) -> f64 {
     log.margin().exp()
 }
 
-/// The factor within which ratios between counts of different parts of the program are right, with 95 % confidence, if chance is left out;
-/// those within one loop or function do not depend on it.
-#[must_use]
-pub fn mix_factor(profile: &Profile) -> f64 {
-    let log = Estimate { variance: 2.0 * profile.mix_error.powi(2), ..Estimate::default() };
-    log.margin().exp()
-}
-
 /// Takes in the kernel's account of the run. Where it knows of less user time than ticks found at user addresses, the rest was page faults and
 /// interrupts. Which of the code they belong to is not known, and counts of code that is slow for that reason are too high: by
 /// something between nothing and the quotient of the two, which [`Profile::scale_error`] allows for.

@@ -73,6 +73,10 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let rows = FlowRows::new(builder, &functions, &estimates);
     rows.fill(&mut profile);
     let times = times::fill(&rows, &mut profile);
+    if !is_complete && builder.options.times.is_modelled() {
+        // Anything between as modelled and that much slower is as likely.
+        profile.scale_error = profile.scale_error.hypot(times.slowness(&profile) / 3.0_f64.sqrt());
+    }
     loops::fill(&rows, &times, &mut profile);
     contexts::fill(builder, &functions, &estimates, &mut profile);
     profile

@@ -136,6 +136,26 @@ impl Times {
         Times { blocks, precisions }
     }
 
+    /// How much slower functions can be than the time model says, as the logarithm of a factor.
+    ///
+    /// That model knows no waiting for memory. Where a function waits, the blocks that do have more of its ticks than of its
+    /// instructions, and the others less. If it is these that run at the model's speed, the function takes as many times
+    /// longer as they lack ticks; those with half of the instructions are looked at. The mean over functions is by their time.
+    pub fn slowness(&self, profile: &Profile) -> f64 {
+        let mut parts: Vec<Vec<(f64, f64)>> = vec![Vec::new(); profile.functions.len()];
+        for (block, &(n, model)) in profile.blocks.iter().zip(&self.blocks) {
+            if let Some(precision) = &self.precisions[block.function.index()] {
+                parts[block.function.index()].push((precision.share(n, model).value / model, model));
+            }
+        }
+        let (mut sum, mut all_ns) = (0.0, 0.0);
+        for (parts, function) in parts.iter_mut().zip(&profile.functions) {
+            sum -= function.self_ns.value * median(parts).unwrap_or(1.0).ln().min(0.0);
+            all_ns += function.self_ns.value;
+        }
+        if all_ns > 0.0 { sum / all_ns } else { 0.0 }
+    }
+
     /// The time of some different blocks of a function together.
     pub fn of_blocks(&self, profile: &Profile, function: FunctionId, blocks: &[BlockId]) -> Estimate {
         let parts = blocks.iter().map(|id| self.blocks[id.index()]);
@@ -154,6 +174,17 @@ impl Times {
         share.variance += unsure * unsure;
         time_of(profile, function, share, ticks.n)
     }
+}
+
+/// The median of values with weights that add up to 1.
+fn median(parts: &mut [(f64, f64)]) -> Option<f64> {
+    parts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut below = 0.0;
+    let found = parts.iter().find(|&&(_, weight)| {
+        below += weight;
+        below >= 0.5
+    });
+    found.map(|&(value, _)| value)
 }
 
 /// A share of a function's time; errors of both add up.
