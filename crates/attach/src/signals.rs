@@ -158,12 +158,14 @@ pub(crate) fn take_effect() -> io::Result<()> {
     if handled == 0 {
         return Ok(());
     }
-    let before = change_mask(libc::SIG_BLOCK, &signal_set(handled))?;
-    for signal in each(handled) {
+    // A process that stopped here would hold up whoever waits for it to execute the program. Executing it ends handlers, too.
+    let ending = handled & !mask(&JOB_CONTROL);
+    let before = change_mask(libc::SIG_BLOCK, &signal_set(ending))?;
+    for signal in each(ending) {
         // SAFETY: the default action is no handler.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    for signal in each(CAUGHT.load(Ordering::Acquire)) {
+    for signal in each(CAUGHT.load(Ordering::Acquire) & ending) {
         // SAFETY: no memory is involved; the signal waits until the mask is restored.
         unsafe { libc::kill(libc::getpid(), signal) };
     }

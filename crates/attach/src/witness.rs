@@ -15,8 +15,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// A witness that takes longer is stopped, or gone.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A witness that takes longer is stopped. One that is gone is noticed at once.
+const PATIENCE: Duration = Duration::from_secs(10);
 const NAME: &std::ffi::CStr = c"signal-witness";
 
 /// The process.
@@ -81,7 +81,10 @@ fn witness(socket: i32, parent: libc::pid_t, set: &libc::sigset_t, command_line:
         let length = command_line.end.saturating_sub(command_line.start) as usize;
         std::ptr::write_bytes(std::ptr::without_provenance_mut::<u8>(command_line.start as usize), 0, length);
         libc::dup2(socket, 0);
-        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+        // It must not keep the far end of somebody's pipe.
+        if libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) != 0 {
+            libc::_exit(0);
+        }
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let mut question = 0u8;
         while libc::read(0, (&raw mut question).cast(), 1) == 1 {

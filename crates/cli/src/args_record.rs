@@ -25,7 +25,7 @@ use crate::props::{CtlAction, CtlProps, Exact, ExactProps, Probe, RecordProps, T
           group = ArgGroup::new("staying"))]
 pub struct RecordArgs {
     /// The program and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 
     /// Where the profile goes

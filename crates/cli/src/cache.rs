@@ -83,10 +83,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Writes a file so that readers see the old one or the new one. Whatever has its name is replaced.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().display();
-    let temporary = path.with_file_name(format!(".{}.{name}.tmp", std::process::id()));
+    // Containers that share the folder have processes with the same number.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let temporary = path.with_file_name(format!(".{}.{now}.{name}.tmp", std::process::id()));
     let write = || {
-        // Of a process with the same number that was killed.
-        let _ = fs::remove_file(&temporary);
         let mut file = options(OpenOptions::new().write(true).create_new(true)).open(&temporary)?;
         // Whatever the user keeps from others by default.
         file.set_permissions(Permissions::from_mode(FILE_MODE))?;

@@ -4,9 +4,7 @@
 //! start routine with the stack as it was: a backtrace ends where it would without strobe.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 
 use crate::session::{self, Session};
 use crate::thread::{self, Inheritance};
@@ -71,6 +69,11 @@ fn through_trampoline(start: u64, argument: u64, create: impl Fn(u64, u64) -> i3
     }
     let Some(session) = session::attached() else { return create(start, argument) };
     let Some(record) = take_record(session) else { return create(start, argument) };
+    // A thread that began now would not be waited for.
+    if withdrawal::has_begun() {
+        record.is_taken.store(false, Release);
+        return create(start, argument);
+    }
     record.start.store(start, Relaxed);
     record.argument.store(argument, Relaxed);
     let blocked = area::own_private().map_or(0, |private| private.blocked_by_program.load(Relaxed));
@@ -84,14 +87,14 @@ fn through_trampoline(start: u64, argument: u64, create: impl Fn(u64, u64) -> i3
 
 /// Whether no thread is between its creation and its first instruction.
 pub fn nobody_begins() -> bool {
-    RECORDS.iter().all(|record| !record.is_taken.load(Acquire))
+    RECORDS.iter().all(|record| !record.is_taken.load(SeqCst))
 }
 
 fn take_record(session: Session) -> Option<&'static Record> {
     let first = NEXT.fetch_add(1, Relaxed);
     let free = (first..first + MAX_PROBES)
         .map(|index| &RECORDS[index % N_RECORDS])
-        .find(|record| record.is_taken.compare_exchange(false, true, AcqRel, Relaxed).is_ok());
+        .find(|record| record.is_taken.compare_exchange(false, true, SeqCst, Relaxed).is_ok());
     if free.is_none() {
         session.control.threads_unprofiled.fetch_add(1, Relaxed);
     }

@@ -14,12 +14,15 @@ use crate::{exact, real, withdrawal};
 const PRCTL: i64 = 157;
 const SECCOMP: i64 = 317;
 const SET_SECCOMP: u32 = 22;
+const STRICT: u32 = 0;
+const FILTER: u32 = 1;
 
 /// Looks at a system call that the program is about to make. Whether it installs a filter.
 pub fn before_system_call(number: i64, first: u64, second: u64, third: u64) -> bool {
     let installs = match number {
         PRCTL => first as u32 == SET_SECCOMP && installs_by_prctl(second, third),
-        SECCOMP => installs(first as u32, third),
+        // With flags, strict mode is refused: a question whether there is such a call.
+        SECCOMP => (first as u32 == FILTER || second == 0) && installs(first as u32, third),
         _ => false,
     };
     if installs {
@@ -35,8 +38,6 @@ fn installs_by_prctl(mode: u64, filter: u64) -> bool {
 
 /// A filter that is no address is a question whether there are filters at all.
 fn installs(operation: u32, filter: u64) -> bool {
-    const STRICT: u32 = 0;
-    const FILTER: u32 = 1;
     operation == STRICT || operation == FILTER && filter != 0
 }
 

@@ -11,7 +11,7 @@ use crate::come_back::returning;
 use crate::join::{self, Origin};
 use crate::syscall::{self, MaskChange};
 use crate::thread::{self, Inheritance};
-use crate::{altstack, environment, exact, real, session, signals, timer};
+use crate::{altstack, environment, exact, real, session, signals, timer, withdrawal};
 
 const NOBODY: u32 = 0;
 const NO_TIMER: i32 = -1;
@@ -59,6 +59,10 @@ unsafe extern "C" fn before() {
 
 unsafe extern "C" fn in_child() {
     if !session::is_active() {
+        return;
+    }
+    if withdrawal::has_begun() {
+        withdrawal::leave_forked_child();
         return;
     }
     session::set_pid(syscall::getpid());

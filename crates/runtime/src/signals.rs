@@ -114,10 +114,11 @@ fn tick_action(restart: u32) -> KernelSigAction {
     }
 }
 
-/// Whether the kernel delivers ticks to the runtime.
+/// Whether the kernel delivers ticks to the runtime, or to nobody: while another thread starts a program that is to ignore the signal, it is ignored.
 pub fn owns_ticks() -> bool {
     // SAFETY: changes nothing.
-    unsafe { syscall::rt_sigaction(TIMER_SIGNAL, None) }.is_ok_and(|action| is_ours(TIMER_SIGNAL, &action))
+    unsafe { syscall::rt_sigaction(TIMER_SIGNAL, None) }
+        .is_ok_and(|action| is_ours(TIMER_SIGNAL, &action) || action.handler == IGNORE)
 }
 
 fn is_ours(signal: i32, action: &KernelSigAction) -> bool {

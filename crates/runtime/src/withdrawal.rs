@@ -13,7 +13,7 @@
 //!
 //! A child of `vfork` has only actions of its own. It gives those back, and from then on no process that is started from here is followed.
 
-use core::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 
 use wire::control::Control;
 use wire::hello::LeftAlone;
@@ -35,7 +35,7 @@ static LEAVES_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// Whether the runtime has withdrawn from the process, or is about to.
 pub fn has_begun() -> bool {
-    HAS_BEGUN.load(Relaxed)
+    HAS_BEGUN.load(SeqCst)
 }
 
 /// Whether programs that are started from here must not be followed.
@@ -52,8 +52,9 @@ pub fn withdraw(reason: LeftAlone) {
         leave_child();
         return;
     }
-    if HAS_BEGUN.swap(true, AcqRel) {
-        wait_until(|| IS_DONE.load(Acquire));
+    if HAS_BEGUN.swap(true, SeqCst) {
+        // As long as it may take the other one.
+        let _ = (0..=EXACT_WAITS).any(|_| wait_until(|| IS_DONE.load(Acquire)));
         return;
     }
     match session::attached() {
@@ -71,6 +72,16 @@ fn leave_child() {
     }
     signals::uninstall();
     area::set_gs_base(0);
+}
+
+/// In a child that was forked while a thread of its parent withdrew, or afterwards if that left something behind. That thread is not here, so that
+/// nobody would finish. A filter may be there already if it is done.
+pub fn leave_forked_child() {
+    session::deactivate();
+    if !IS_DONE.load(Acquire) {
+        area::set_gs_base(0);
+        signals::uninstall();
+    }
 }
 
 /// In a child that was forked, and has not joined yet.
@@ -92,6 +103,8 @@ fn leave_session(session: Session, reason: LeftAlone) {
     // Ticks take threads out of copies.
     let all_are_out =
         !exact::is_on() || (1..=EXACT_WAITS).any(|_| wait_until(|| others().all(|other| exact::is_native(&other))));
+    // Those of perf events are the agent's to end.
+    thread::replace_perf_ticks();
     thread::stop_all_ticks(session);
     if !all_are_out {
         signals::uninstall_ticks();
@@ -103,6 +116,8 @@ fn leave_session(session: Session, reason: LeftAlone) {
         let tid = other.header().owner_tid.load(Relaxed);
         wait_until(|| !status::blocks_all_signals(tid));
     }
+    // One of them may have been about to install a handler, by what held before.
+    signals::uninstall();
     if let Some(own) = own {
         give_back(own.index);
     }

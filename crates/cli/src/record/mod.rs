@@ -1,7 +1,7 @@
 //! `strobe record`: runs a program and records it.
 //!
-//! The order matters. The profile is opened first, because a run that cannot be kept should not start. Then the socket, then the
-//! program; from there on nothing that goes wrong on our side may keep the program from running to its end. It fails only if the program
+//! The order matters. A program that cannot start must not cost an earlier profile. Then the profile is opened, because a run that cannot be
+//! kept should not start. Then the socket, then the program; from there on nothing that goes wrong on our side may keep the program from running to its end. It fails only if the program
 //! could not be started; if it merely cannot be recorded, it runs, and a warning says why.
 
 mod budget;
@@ -79,11 +79,11 @@ pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
     let program = find(&props.command[0])?;
     let mut live = props.live.then(Live::prepare).transpose()?;
     let guide = props.guide.as_deref().map(|path| Guide::read(path, props.flip_guide)).transpose()?.unwrap_or_default();
-    let recording = Recording::create(&props.output)?;
     let launchability = attach::probe_binary(&program);
     if !launchability.is_profilable() && !can_start(&launchability) {
         bail!("{}", obstacle(&program, &launchability));
     }
+    let recording = Recording::create(&props.output)?;
     let requests = Requests::listen(ignored_signals)?;
     let mut warnings = Vec::new();
     if !launchability.is_profilable() {
@@ -154,6 +154,8 @@ pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
         &requests,
         Conclusion { exit, started, start_up, source, warnings, rate_hz: setting.rate_hz, alone, cpu_before },
     )?;
+    // Ending by a signal drops nothing, and the witness would be left to whoever reaps orphans.
+    drop(requests);
     Ok(end_like(exit))
 }
 

@@ -151,6 +151,11 @@ fn open(props: &ViewProps) -> Result<Subject> {
     let profile = store::open_part(&props.profile, extent)?;
     if profile.functions.is_empty() && profile.values.is_empty() {
         let path = props.profile.display();
+        if profile.facts.get("processes").is_some_and(|n| n == "0") {
+            bail!(
+                "{path}: nothing was recorded: strobe was in no process; `strobe record` says why when it runs the program"
+            );
+        }
         bail!("{path}: no ticks: the program used too little CPU time; try `strobe record --rate 1000`");
     }
     let options = Options::of_profile(&props.profile);

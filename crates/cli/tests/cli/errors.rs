@@ -176,3 +176,13 @@ fn a_damaged_program_gives_a_partial_result() {
     let table = crate::fixture::stdout(&["inspect", &damaged]);
     assert!(table.lines().any(|line| line.starts_with("problem ")), "{table}");
 }
+
+#[test]
+fn misspelt_options_are_not_programs() {
+    for (option, near) in [("--ovehead=1%", "--overhead"), ("-p", "")] {
+        let output = strobe(&["record", option, "true"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(option.split('=').next().unwrap_or(option)) && text.contains(near), "{text}");
+    }
+}

@@ -1,6 +1,8 @@
 //! Things go wrong around a recording: either side is killed, output cannot be written, there is nothing to run. The
 //! answer is a clear message or no effect, never a hang.
 
+use std::fs;
+
 use crate::build::{Executable, Program};
 use crate::compare::expect_same;
 use crate::full_trace;
@@ -176,4 +178,23 @@ fn start_until_bursts() -> (Executable, Running, u32) {
 fn n_bursts(executable: &Executable) -> u64 {
     let facts = store::facts(&executable.beside("profile")).unwrap_or_default();
     facts.get("bursts").map_or(0, |number| number.parse().expect("a number"))
+}
+
+/// An earlier profile is worth more than the record of a misspelt name.
+#[test]
+fn nothing_to_run() {
+    let executable = Program::new("planted.c").build();
+    finish("a short program", start_recorded(&executable, &[]));
+    let profile = executable.beside("profile");
+    let before = fs::read(&profile).expect("a profile");
+    let output = profile.to_str().expect("a temporary folder with a UTF-8 name");
+    let not_executable = executable.beside("text");
+    fs::write(&not_executable, "text").expect("a writable folder");
+    for command in ["/does/not/exist", not_executable.to_str().expect("a temporary folder with a UTF-8 name")] {
+        let running = start_strobe(&executable, &["-o", output], &[command.to_owned()]);
+        let outcome = finish(command, running);
+        assert_eq!(outcome.ended, Ended { code: 1 }, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(command), "{}", outcome.stderr);
+        assert!(fs::read(&profile).expect("a profile") == before, "{command}: the earlier profile is gone");
+    }
 }

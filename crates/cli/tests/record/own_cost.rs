@@ -44,6 +44,6 @@ fn own_time_is_that_of_the_kernel() {
     let executable = Program::new("spin.c").build();
     for (work, options) in [(0, &["--no-cache"][..]), (300_000, &[]), (300_000, &["--exact"])] {
         let [told, kernel] = own_cpu(&executable, work, options);
-        assert!((told - kernel).abs() <= (0.05 * kernel).max(0.02), "{options:?}: {told}, but {kernel}");
+        assert!((told - kernel).abs() <= (0.05 * kernel).max(0.06), "{options:?}: {told}, but {kernel}");
     }
 }

@@ -53,7 +53,7 @@ fn time_in_the_kernel_is_what_the_kernel_says() {
         let all_us = truth["user"] + truth["system"];
         // What strobe sees, and the program does not, is how it starts and ends.
         let cpu_us = totals.cpu_ns.value / 1e3;
-        assert!((0.99..1.0 + 60e3 / all_us).contains(&(cpu_us / all_us)), "{what}: {cpu_us} of {truth:?}");
+        assert!((0.99..1.0 + 150e3 / all_us).contains(&(cpu_us / all_us)), "{what}: {cpu_us} of {truth:?}");
         assert_eq!(totals.cpu_ns.margin(), 0.0, "{what}: the kernel's account has no error");
         let share = totals.kernel_ns.value / totals.cpu_ns.value;
         let expected = truth["system"] / all_us;

@@ -4,7 +4,8 @@
 //! [`Change`] with a z-score, `(after - before) / sqrt(Var before + Var after)`, and the two-sided p-value of a normal distribution.
 //!
 //! **Zeros.** What a sampled profile has not seen is not surely zero. Its count gets the standard error that puts the profile's
-//! `unseen_at_most` at the end of the 95 % interval; its time gets that of three ticks, by the rule of three.
+//! `unseen_at_most` at the end of the 95 % interval, and beside that one execution in every nanosecond in which no burst could see any; its time
+//! gets that of three ticks, by the rule of three.
 //!
 //! **Many comparisons.** Of a thousand functions that did not change, fifty have p < 5 %. A change is therefore called significant only if
 //! it passes the procedure of Benjamini and Hochberg at [`FALSE_DISCOVERY_RATE`] among all changes of the same figure: of the changes called
@@ -18,7 +19,7 @@ use rustc_hash::FxHashMap;
 use crate::estimate::Estimate;
 use crate::merge::keys::Interner;
 use crate::model::{BlockId, FunctionId, LoopId, PathId, Profile};
-use crate::query::{outcomes, ratio, share, totals};
+use crate::query::{Totals, outcomes, ratio, share, totals};
 use matching::{Match, Place};
 pub use statistics::{Change, FALSE_DISCOVERY_RATE};
 use statistics::{Unseen, mark_significant};
@@ -94,7 +95,7 @@ pub fn diff(before: &Profile, after: &Profile) -> Diff {
     let matches = matching::functions(before, after);
     let sides = [Side::of(before, matches.before, after), Side::of(after, matches.after, before)];
     Diff {
-        cpu_ns: Change::of(totals(before).cpu_ns, totals(after).cpu_ns),
+        cpu_ns: Change::of(cpu_ns(before), cpu_ns(after)),
         functions: functions(&sides, &matches.rows),
         paths: paths(&sides),
         branches: branches(&sides),
@@ -118,10 +119,10 @@ type BlockKey = (u32, u64);
 
 impl<'a> Side<'a> {
     fn of(profile: &'a Profile, places: Vec<Place>, other: &Profile) -> Side<'a> {
-        let cpu_ns = totals(profile).cpu_ns;
+        let Totals { cpu_ns, sampled_ns, .. } = totals(profile);
         let scale_variance = profile.scale_error.powi(2) - other.scale_error.powi(2);
         let scale_error = scale_variance.max(0.0).sqrt();
-        Side { profile, places, cpu_ns, unseen: Unseen::of(profile, cpu_ns), scale_error }
+        Side { profile, places, cpu_ns, unseen: Unseen::of(profile, sampled_ns), scale_error }
     }
 
     /// Nothing if the function's code cannot be compared.
@@ -140,6 +141,12 @@ impl<'a> Side<'a> {
         let count = self.unseen.count(count);
         Estimate { variance: count.variance + (self.scale_error * count.value).powi(2), ..count }
     }
+}
+
+/// CPU time of a run. The kernel knows it exactly, but no two runs take the same: a change has to be larger than the error that ticks would have.
+fn cpu_ns(profile: &Profile) -> Estimate {
+    let Totals { cpu_ns, sampled_ns, .. } = totals(profile);
+    Estimate { variance: cpu_ns.variance.max(sampled_ns.variance), ..cpu_ns }
 }
 
 fn functions(sides: &[Side<'_>; 2], rows: &[Match]) -> Vec<FunctionChange> {

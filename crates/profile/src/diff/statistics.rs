@@ -11,6 +11,9 @@ pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 /// Events that an unseen thing has at most, with 95 % confidence, where one could be seen: `exp(-3)` is 5 %.
 const UNSEEN_AT_MOST: f64 = 3.0;
 
+/// Nothing that is entered and left again takes less.
+const SHORTEST_EXECUTION_NS: f64 = 1.0;
+
 /// A figure in two profiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
@@ -69,15 +72,16 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
-    pub(super) fn of(profile: &Profile, cpu_ns: Estimate) -> Unseen {
-        let is_sampled = 0.0 < cpu_ns.variance && 0 < cpu_ns.seen;
-        let tick_ns = if is_sampled { cpu_ns.value / cpu_ns.seen as f64 } else { 0.0 };
+    pub(super) fn of(profile: &Profile, sampled_ns: Estimate) -> Unseen {
+        let is_sampled = 0.0 < sampled_ns.variance && 0 < sampled_ns.seen;
+        let tick_ns = if is_sampled { sampled_ns.value / sampled_ns.seen as f64 } else { 0.0 };
+        let n_unwatched = if is_sampled { profile.unwatched_ns / SHORTEST_EXECUTION_NS } else { 0.0 };
         let variance_reaching = |bound: f64| {
             let unit = Estimate { variance: 1.0, ..Estimate::default() };
             (bound / unit.margin()).powi(2)
         };
         Unseen {
-            count_variance: variance_reaching(profile.unseen_at_most),
+            count_variance: variance_reaching(profile.unseen_at_most + n_unwatched),
             time_variance: variance_reaching(UNSEEN_AT_MOST * tick_ns),
         }
     }
@@ -144,9 +148,9 @@ mod tests {
 
     #[test]
     fn the_unseen_is_not_surely_zero() {
-        let profile = Profile { unseen_at_most: 600.0, ..Profile::default() };
+        let profile = Profile { unseen_at_most: 600.0, unwatched_ns: 50.0, ..Profile::default() };
         let unseen = Unseen::of(&profile, Estimate { value: 1000.0, variance: 5.0, seen: 10 });
-        assert!((unseen.count(Estimate::default()).margin() - 600.0).abs() < 1e-9);
+        assert!((unseen.count(Estimate::default()).margin() - 650.0).abs() < 1e-9);
         assert!((unseen.time(Estimate::default()).margin() - 300.0).abs() < 1e-9);
         assert_eq!(unseen.time(estimate(1.0, 2.0)), estimate(1.0, 2.0));
     }

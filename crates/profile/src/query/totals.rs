@@ -19,6 +19,8 @@ pub struct Totals {
     /// Kernel time in system calls, by ticks. The rest of it is page faults and interrupts, which ticks find at the interrupted
     /// instruction.
     pub system_calls_ns: Estimate,
+    /// CPU time that ticks stand for, with the error of a sample.
+    pub sampled_ns: Estimate,
     /// CPU time that no tick stands for.
     pub not_sampled_ns: f64,
 }
@@ -61,6 +63,7 @@ pub fn totals(profile: &Profile) -> Totals {
             kernel_ns: system_calls_ns,
             cpu_ns: sampled_ns,
             system_calls_ns,
+            sampled_ns,
             not_sampled_ns: 0.0,
         };
     }
@@ -72,6 +75,7 @@ pub fn totals(profile: &Profile) -> Totals {
         // Ticks and the kernel's account are of the same clock, but the latter has whole microseconds.
         cpu_ns: Estimate::measured(total_ns.max(sampled_ns.value)),
         system_calls_ns,
+        sampled_ns,
         not_sampled_ns: (total_ns - sampled_ns.value).max(0.0),
     }
 }

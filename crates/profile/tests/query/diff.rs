@@ -1,8 +1,8 @@
 //! Differences beyond the error bars, and none within them.
 
 use profile::diff::FunctionChange;
-use profile::model::{Function, ModuleId};
-use profile::{Estimate, Profile, diff};
+use profile::model::{CpuTime, Function, ModuleId};
+use profile::{Estimate, Profile, diff, query};
 use proptest::prelude::*;
 
 use crate::fixture::*;
@@ -158,4 +158,26 @@ proptest! {
             prop_assert!(!change.z.is_nan());
         }
     }
+}
+
+/// A total that is known exactly makes nothing else surer: neither that a function of two ticks is gone, nor that a run of a few percent more CPU
+/// time is slower.
+#[test]
+fn the_kernels_account_is_no_sample() {
+    let measured = |ns: f64| {
+        let mut profile = sampled();
+        for row in &mut profile.functions {
+            // Of 50 ticks in all.
+            row.self_ns.seen = (row.self_ns.value / 20.0) as u64;
+        }
+        query::account(&mut profile, CpuTime { user_ns: ns, system_ns: 100.0 });
+        profile
+    };
+    let (mut before, mut after) = (measured(900.0), measured(950.0));
+    before.functions[LEAF.index()].self_ns = Estimate { value: 40.0, variance: 800.0, seen: 2 };
+    after.functions[LEAF.index()].self_ns = Estimate::default();
+    let changes = diff(&before, &after);
+    assert!(!changes.cpu_ns.is_significant, "{:?}", changes.cpu_ns);
+    let leaf = changes.functions.iter().find(|row| row.before == Some(LEAF)).unwrap();
+    assert!(!leaf.share.is_significant, "{:?}", leaf.share);
 }

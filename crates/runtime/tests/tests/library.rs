@@ -24,6 +24,7 @@ const EXPORTS: [&str; 43] = [
     "posix_spawn",
     "posix_spawnp",
     "ppoll",
+    "prctl",
     "pselect",
     "pthread_cancel",
     "pthread_create",

@@ -190,8 +190,8 @@ impl Session<'_> {
         let mut processes = std::mem::take(&mut self.processes);
         for watched in &mut processes {
             let is_left_alone = watched.process.counters().left_alone.is_some();
-            if is_left_alone {
-                watched.perf_ticks = None;
+            if is_left_alone && watched.perf_ticks.take().is_some() {
+                watched.process.use_timers();
             }
             if watched.perf_ticks.is_some() && watched.process.handles_tick_signal() {
                 self.replace_perf_ticks(watched);
