@@ -67,8 +67,10 @@ pub fn totals(profile: &Profile) -> Totals {
             not_sampled_ns: 0.0,
         };
     }
-    let n_looks = total_ns / 1e9 * KERNEL_SAMPLES_PER_SECOND;
-    let variance = measured.user_ns * measured.system_ns / n_looks.max(1.0);
+    // One more look at each of the two keeps what was never met from being surely nothing.
+    let look_ns = 1e9 / KERNEL_SAMPLES_PER_SECOND;
+    let n_looks = total_ns / look_ns + 2.0;
+    let variance = (measured.user_ns + look_ns) * (measured.system_ns + look_ns) / n_looks;
     Totals {
         user_ns: Estimate { value: measured.user_ns, variance, seen: 0 },
         kernel_ns: Estimate { value: measured.system_ns, variance, seen: 0 },
