@@ -133,7 +133,7 @@ fn disk_fills_up() {
     let executable = Program::new("signals.c").build();
     let native = run_native(&executable);
     let folder = executable.beside("small");
-    std::fs::create_dir_all(&folder).expect("a writable folder");
+    fs::create_dir_all(&folder).expect("a writable folder");
     let folder = folder.to_str().expect("a temporary folder with a UTF-8 name");
     let around = ["unshare", "--mount", "--map-root-user", "sh", "-c", MOUNT, "sh", folder];
     let profile = format!("{folder}/profile");
