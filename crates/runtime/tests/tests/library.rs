@@ -4,7 +4,7 @@ use std::process::Command;
 
 use strobe_runtime_tests::runtime;
 
-const EXPORTS: [&str; 43] = [
+const EXPORTS: [&str; 44] = [
     "__ppoll_chk",
     "__sysv_signal",
     "bsd_signal",
