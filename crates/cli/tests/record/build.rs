@@ -16,6 +16,7 @@ pub struct Program {
     flags: Vec<&'static str>,
     libraries: Vec<Library>,
     arguments: Vec<&'static str>,
+    writes_over_itself: bool,
 }
 
 /// A shared object beside the program.
@@ -30,7 +31,7 @@ pub struct Library {
 
 impl Program {
     pub fn new(source: &'static str) -> Program {
-        Program { source, flags: vec!["-O2"], libraries: Vec::new(), arguments: Vec::new() }
+        Program { source, flags: vec!["-O2"], libraries: Vec::new(), arguments: Vec::new(), writes_over_itself: false }
     }
 
     /// Added after `-O2`: the last optimization level counts.
@@ -42,6 +43,11 @@ impl Program {
     pub fn libraries(mut self, libraries: &[Library]) -> Program {
         self.libraries.extend(libraries);
         self
+    }
+
+    /// Strobe stays out of code that the program makes writable, and the program spends its time there.
+    pub fn writes_over_itself(self) -> Program {
+        Program { writes_over_itself: true, ..self }
     }
 
     /// Added after the scale, which is every program's first argument.
@@ -61,7 +67,13 @@ impl Program {
         }
         let file = folder.path().join(PROGRAM);
         let arguments = [scale().to_string()].into_iter().chain(self.arguments.iter().map(|&a| a.to_owned())).collect();
-        Executable { folder, file, arguments, is_static: self.flags.contains(&"-static") }
+        Executable {
+            folder,
+            file,
+            arguments,
+            is_static: self.flags.contains(&"-static"),
+            has_bursts: !self.writes_over_itself,
+        }
     }
 
     /// The folder with the program and its libraries, compiled now or earlier.
@@ -138,6 +150,7 @@ pub struct Executable {
     file: PathBuf,
     arguments: Vec<String>,
     is_static: bool,
+    has_bursts: bool,
 }
 
 impl Executable {
@@ -145,13 +158,18 @@ impl Executable {
     pub fn installed(file: &str, arguments: &[&str]) -> Executable {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Executable { folder, file: file.into(), arguments, is_static: false }
+        Executable { folder, file: file.into(), arguments, is_static: false, has_bursts: true }
     }
 
     /// The file with other arguments.
     pub fn with_arguments(mut self, arguments: &[&str]) -> Executable {
         self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         self
+    }
+
+    /// Whether bursts are to be expected, given time.
+    pub fn has_bursts(&self) -> bool {
+        self.has_bursts
     }
 
     /// Strobe stays out of such programs.

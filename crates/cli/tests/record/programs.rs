@@ -72,8 +72,8 @@ programs! {
     library: Program::new("library.c");
     dlopen: Program::new("dlopen.c").libraries(&PLUGINS);
     jit: Program::new("jit.c");
-    jit_over_own_text: Program::new("jit.c").arguments(&["over"]);
-    jit_over_own_text_early: Program::new("jit.c").arguments(&["early"]);
+    jit_over_own_text: Program::new("jit.c").arguments(&["over"]).writes_over_itself();
+    jit_over_own_text_early: Program::new("jit.c").arguments(&["early"]).writes_over_itself();
 
     // Beginnings and ends.
     ends_by_return: Program::new("lifecycle.cpp").flags(&["-std=c++17"]).arguments(&["return"]);
