@@ -9,7 +9,6 @@ mod args;
 mod args_record;
 mod args_tools;
 mod args_view;
-mod cache;
 mod debug_files;
 mod doctor;
 mod dump;
@@ -26,10 +25,8 @@ mod props;
 mod record;
 mod report;
 mod symbols;
-mod threads;
 mod tools;
 mod top;
-mod trace;
 mod view;
 
 use std::io::{self, BufWriter, Write as _};
@@ -61,7 +58,7 @@ fn run(job: &Job, color: anstream::ColorChoice, cpu_before: Duration) -> anyhow:
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
     match job {
         Job::Record(props) => return record::run(props, cpu_before),
-        Job::Ctl(props) => record::outside::control(props)?,
+        Job::Ctl(props) => record::control::control(props)?,
         Job::Doctor { json } => doctor::run(*json, &mut out)?,
         Job::Inspect(props) => inspect::run(props, &mut out)?,
         Job::Dump(props) => dump::run(props, &mut out)?,

@@ -12,7 +12,7 @@ use crate::debug_files::{self, DebugFile};
 use crate::input;
 use crate::progress::Progress;
 use crate::props::ModuleProps;
-use crate::threads::Threads;
+use recorder::Threads;
 
 /// The bytes that an analysis borrows.
 #[derive(Debug)]

@@ -59,6 +59,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The file is not a path trace that this strobe can read.
+    #[error("{}: {what}", path.display())]
+    PathTrace {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// SQLite failed, for example because the disk is full.
     #[error("{}: {cause}", path.display())]
     Database {

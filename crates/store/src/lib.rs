@@ -11,12 +11,15 @@
 
 mod error;
 mod fields;
+
 mod reading;
 mod recording;
 mod records;
 mod snapshot;
 mod tables;
 mod varint;
+
+pub mod path_trace;
 
 pub use error::Error;
 pub use reading::{Extent, count, facts, open, open_part};

@@ -13,7 +13,7 @@ use wire::clusters::{LIBRARIES, PROGRAM};
 use wire::recovery::{Run, kind};
 
 use crate::module::Module;
-use crate::threads::Threads;
+use recorder::Threads;
 
 /// Distance of the shown copy from the module.
 const DISTANCE: u64 = 1 << 30;

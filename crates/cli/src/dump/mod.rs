@@ -17,7 +17,7 @@ use crate::find;
 use crate::module::{Files, Module};
 use crate::progress::Progress;
 use crate::props::{DumpProps, Stage};
-use crate::threads::Threads;
+use recorder::Threads;
 
 pub fn run(props: &DumpProps, out: &mut impl Write) -> Result<()> {
     if props.stage == Stage::Trace {

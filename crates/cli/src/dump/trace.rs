@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use wire::trace::Mark;
 
 use crate::props::TraceRange;
-use crate::trace::facts::{End, PathFact, Start};
-use crate::trace::file::{Process, Trace};
-use crate::trace::order;
+use store::path_trace::facts::{End, PathFact, Start};
+use store::path_trace::file::{Process, Trace};
+use store::path_trace::order;
 
 pub fn print(path: &Path, range: TraceRange, out: &mut impl Write) -> Result<()> {
     // Millions of lines, each of which would cost a look for colors.
@@ -64,7 +64,7 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print_paths(&self, thread: (u32, u32), range: TraceRange, out: &mut impl Write) -> Result<()> {
         let mut left = range.limit.unwrap_or(u64::MAX);
-        self.trace.for_each_part(thread, range.from, &mut |first, words| {
+        self.trace.for_each_part(thread, range.from, |first, words| -> Result<bool> {
             for (index, &word) in (first..).zip(words) {
                 if left == 0 {
                     return Ok(false);

@@ -1,46 +1,20 @@
-//! Programs that run as if strobe were not there, because they would not survive it.
-//!
-//! Most are recognised before their first tick and never join; the others had been recorded until they did what gave them away. Either way the
-//! user is told the program, the reason and what else there is, because an empty profile explains nothing.
+//! What users are told of programs that run as if strobe were not there, because they would not survive it:
+//! the program, the reason, and what else there is, because an empty profile explains nothing.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::path::Path;
-
+use recorder::LeftAlonePrograms;
 use wire::hello::LeftAlone;
 
-/// Processes that were left alone, by program and reason.
-#[derive(Debug, Default, Clone)]
-pub struct Loners {
-    counts: BTreeMap<(String, LeftAlone), u64>,
+/// Returns a line for each program, without advice.
+pub fn lines(programs: &LeftAlonePrograms) -> impl Iterator<Item = String> {
+    programs.all().map(|(name, reason, n)| {
+        let times = if n == 1 { String::new() } else { format!(" ({n} processes)") };
+        format!("{name}{times}: {}", why(reason))
+    })
 }
 
-impl Loners {
-    pub fn add(&mut self, program: &OsStr, reason: LeftAlone) {
-        let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
-        *self.counts.entry((name, reason)).or_default() += 1;
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
-    }
-
-    pub fn n_processes(&self) -> u64 {
-        self.counts.values().sum()
-    }
-
-    /// A line for each program, without advice.
-    pub fn lines(&self) -> impl Iterator<Item = String> {
-        self.counts.iter().map(|((name, reason), n)| {
-            let times = if *n == 1 { String::new() } else { format!(" ({n} processes)") };
-            format!("{name}{times}: {}", why(*reason))
-        })
-    }
-
-    /// The same with what to do.
-    pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.counts.keys().map(|(name, reason)| format!("{name} is left alone: {}; {}", why(*reason), advice(*reason)))
-    }
+/// Returns a line for each program, with what to do.
+pub fn warnings(programs: &LeftAlonePrograms) -> impl Iterator<Item = String> {
+    programs.all().map(|(name, reason, _)| format!("{name} is left alone: {}; {}", why(reason), advice(reason)))
 }
 
 fn why(reason: LeftAlone) -> &'static str {

@@ -50,7 +50,7 @@ impl Live {
     }
 
     /// Keeps the program off the terminal.
-    pub fn redirect(&self, program: &mut Command) -> Result<()> {
+    pub fn redirect(&self, program: &mut Command) -> io::Result<()> {
         if io::stdin().is_terminal() {
             program.stdin(Stdio::null());
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::record::session::Session;
+use recorder::Status;
 
 /// Time between changes of the line. The program may write to the same terminal: short runs should not be disturbed at all.
 const EVERY: Duration = Duration::from_millis(500);
@@ -30,23 +30,22 @@ impl ProgressLine {
         ProgressLine { bar, shown: Instant::now() }
     }
 
-    pub fn show(&mut self, session: &Session<'_>) {
+    pub fn show(&mut self, status: &Status) {
         let Some(bar) = &self.bar else { return };
         if self.shown.elapsed() < EVERY {
             return;
         }
         self.shown = Instant::now();
-        let cpu = session.cpu_seconds();
-        let share = 100.0 * session.cost().seconds() / cpu.max(1e-9);
-        let state = match (session.is_enabled, session.is_translating()) {
+        let Status { is_enabled, is_translating, elapsed, cpu_seconds: cpu, cost_seconds, n_ticks, n_bursts } = *status;
+        let share = 100.0 * cost_seconds / cpu.max(1e-9);
+        let state = match (is_enabled, is_translating) {
             (false, _) => "paused, ",
             (true, true) => "translating, ",
             (true, false) => "",
         };
-        let (ticks, bursts) = (session.tally.n_samples, session.tally.n_bursts);
         bar.set_message(format!(
-            "{state}{:.0} s, {cpu:.1} s CPU, {ticks} ticks, {bursts} bursts, cost {share:.2} %",
-            session.started.elapsed().as_secs_f64()
+            "{state}{:.0} s, {cpu:.1} s CPU, {n_ticks} ticks, {n_bursts} bursts, cost {share:.2} %",
+            elapsed.as_secs_f64()
         ));
         bar.tick();
     }

@@ -13,8 +13,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::cache;
 use crate::symbols::table::{Table, TableBuilder};
+use recorder::cache;
 
 /// Bytes of tables that are kept.
 const MAX_BYTES: u64 = 1 << 30;

@@ -64,7 +64,7 @@ impl Options {
     /// For a profile in a file: also uses what an archive brought along, and the cache of this user.
     pub fn of_profile(path: &Path) -> Options {
         let archived = ArchivedFiles::beside(path);
-        Options { archived, ..Options::offline(crate::cache::folder()) }
+        Options { archived, ..Options::offline(recorder::cache::folder()) }
     }
 
     /// Also asks the servers in `DEBUGINFOD_URLS`.

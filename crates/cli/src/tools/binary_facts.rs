@@ -15,10 +15,10 @@ use profile::model::{BlockId, ModuleId};
 use rustc_hash::FxHashSet;
 
 use crate::progress::Progress;
-use crate::threads::Threads;
 use crate::tools::basic_block_ids::BasicBlockIds;
 use crate::tools::bolt_names::BoltNames;
 use crate::{input, tools};
+use recorder::Threads;
 
 /// Facts about one module; others have none.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ impl KnownNames {
 }
 
 fn resolved(profile: &Profile, functions: &[FunctionId]) -> Symbolizer {
-    let options = symbols::Options::offline(crate::cache::folder());
+    let options = symbols::Options::offline(recorder::cache::folder());
     let mut symbolizer = Symbolizer::new(profile, &symbols::Options { shows_progress: false, ..options });
     let rows = functions.iter().map(|id| &profile.functions[id.index()]).filter(|row| row.name.is_empty());
     let places: Vec<_> = rows.map(|row| (row.module, row.address)).collect();

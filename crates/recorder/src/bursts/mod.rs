@@ -1,0 +1,7 @@
+//! Recording in bursts: what ticks and bursts of a process say.
+
+pub mod budget;
+pub mod check;
+pub mod digest;
+pub mod reader;
+pub mod tally;

@@ -1,0 +1,90 @@
+//! Reads the counters of a process whose threads never leave the copies, and the paths that it writes
+//! one by one.
+//!
+//! Such a process waits for copies of everything that it loads, and is answered when they are in place.
+//! Its counters are read when it has ended.
+
+use std::time::Duration;
+
+use store::path_trace::facts::Fact;
+
+use super::path_trace::{self, ProcessTrace};
+use super::stops;
+use crate::process::{Module, Watched};
+use crate::reader::{Reader, Request};
+use crate::sums::Sums;
+use crate::translation::work::Work;
+
+/// Longest wait for the control flow of modules of a process that has ended.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// The counters of one process.
+#[derive(Debug)]
+pub struct ExactReader {
+    /// The request that is being worked on.
+    answering: Option<u32>,
+    /// Paths one by one, if they are traced.
+    path_trace: Option<ProcessTrace>,
+}
+
+impl ExactReader {
+    /// Returns the reader of a process that has just joined, with its number if its paths are traced.
+    pub fn new(traced: Option<u32>) -> ExactReader {
+        ExactReader { answering: None, path_trace: traced.map(ProcessTrace::new) }
+    }
+
+    fn awaits(of: &Watched, work: &Work) -> bool {
+        of.awaits_copies() && (work.has_jobs_for(of.process.pid()) || work.is_indexing())
+    }
+}
+
+impl Reader for ExactReader {
+    fn drain(&mut self, of: &mut Watched, sums: &mut Sums, is_last: bool) {
+        if let (Some(trace), Some(writer)) = (&mut self.path_trace, &mut sums.path_trace) {
+            path_trace::drain(trace, &of.process, writer, is_last);
+        }
+    }
+
+    fn may_unload(&self, of: &Watched, work: &Work) -> bool {
+        // The process waits until it is answered, and that needs to know all its copies.
+        !ExactReader::awaits(of, work)
+    }
+
+    fn unloading(&mut self, of: &Watched) {
+        super::forget_targets(of);
+    }
+
+    fn attend(&mut self, of: &Watched, progress: u32) -> Option<Request> {
+        of.process.show_life(progress);
+        let number = of.process.open_request()?;
+        let is_new = self.answering.replace(number) != Some(number);
+        Some(Request { number, is_new })
+    }
+
+    fn flush(&mut self, of: &mut Watched, sums: &mut Sums) {
+        if let (Some(trace), Some(writer)) = (&mut self.path_trace, &mut sums.path_trace) {
+            path_trace::write(trace, of, writer);
+        }
+    }
+
+    fn patience(&self, of: &Watched, work: &Work) -> Option<Duration> {
+        ExactReader::awaits(of, work).then_some(LONGEST_WAIT)
+    }
+
+    fn conclude(&mut self, of: &mut Watched, sums: &mut Sums) {
+        self.flush(of, sums);
+        let stops = stops::stops(of);
+        sums.exact.take(of, &stops, self.path_trace.as_ref());
+        let (Some(trace), Some(writer)) = (&mut self.path_trace, &mut sums.path_trace) else { return };
+        // What was not known before, and what did not end.
+        path_trace::write(trace, of, writer);
+        let module_at = |base: u64| of.modules.iter().find(|module| module.mapped.base == base);
+        let stops: Vec<_> =
+            stops.iter().filter_map(|each| Some((each.thread, module_at(each.module_base)?, each.stop))).collect();
+        let first_key = |module: &Module| Some(of.process.first_counters(module.placed?).key);
+        trace.write_underway(&stops, &first_key, writer);
+        let n_lost = of.process.event_counters().lost;
+        sums.exact.n_words_lost += n_lost;
+        writer.fact(&Fact::End { process: trace.number(), n_lost });
+    }
+}

@@ -1,0 +1,42 @@
+//! The runtime as a file, because the dynamic loader loads only files.
+//!
+//! It must outlive this process: a program may start others after strobe has gone, and the loader complains about a preloaded file
+//! that is missing. So it is kept in the cache under a name made of its contents, and written at most once. It is code that the program runs: it is put only
+//! where nobody else can exchange it, and compared byte for byte before each use.
+
+use std::hash::{Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+
+use crate::cache;
+use crate::error::{Error, Result, refused};
+
+const RUNTIME: &[u8] = include_bytes!(env!("STROBE_RUNTIME"));
+
+/// Where the runtime is, for `LD_PRELOAD`.
+pub fn install() -> Result<PathBuf> {
+    let mut hasher = std::hash::DefaultHasher::new();
+    RUNTIME.hash(&mut hasher);
+    let name = format!("runtime-{:016x}.so", hasher.finish());
+    let install_in = |folder: Result<PathBuf>| install_in(&folder?, &name);
+    install_in(cache::folder_or_why()).or_else(|first| {
+        install_in(cache::temporary_folder()).map_err(|second| {
+            Error::Refused(format!(
+                "no safe place for the library that programs load: {first}; {second}; set XDG_CACHE_HOME to a folder that only you can write to"
+            ))
+        })
+    })
+}
+
+fn install_in(folder: &Path, name: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    if folder.as_os_str().to_string_lossy().contains([':', ' ', ';']) {
+        return refused(format!(
+            "{}: a colon, a space or a semicolon would end the path in LD_PRELOAD",
+            folder.display()
+        ));
+    }
+    if cache::read(&path).ok().as_deref() != Some(RUNTIME) {
+        cache::write(&path, RUNTIME).map_err(Error::io(path.display()))?;
+    }
+    Ok(path)
+}
