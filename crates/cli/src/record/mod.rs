@@ -43,9 +43,11 @@ use image::NameKind;
 use profile::model::CpuTime;
 use profile::query;
 use store::Recording;
+use symbols::Symbolizer;
 use wire::control::TickSource;
 
 use crate::cache;
+use crate::look_up;
 use crate::progress::Progress;
 use crate::props::{Exact, Probe, RecordProps, TickChoice};
 use crate::record::budget::{Budget, Wishes};
@@ -57,7 +59,6 @@ use crate::record::perturbation::Taken;
 use crate::record::progress::ProgressLine;
 use crate::record::session::{Session, interval_ns};
 use crate::record::summary::Ending;
-use crate::symbols::{self, Symbolizer};
 use crate::trace::facts::Fact;
 use crate::trace::file::Writer;
 use crate::trace::path_beside;
@@ -330,7 +331,7 @@ fn measured_cpu(session: &Session<'_>, ending: &Ending) -> CpuTime {
 
 /// Names from symbol tables are in the profile itself, so that it can be read without the files.
 fn name_functions(profile: &mut profile::Profile) {
-    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(cache::folder()));
+    let mut symbolizer = Symbolizer::new(profile, &look_up::of_recording());
     let places: Vec<_> = profile.functions.iter().map(|function| (function.module, function.address)).collect();
     symbolizer.resolve(&places);
     for function in &mut profile.functions {
