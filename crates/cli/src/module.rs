@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use flow::{Executor, FunctionFlow, ModuleFlow};
 use image::{DebugLinks, Image, LineTable, Svma};
+use symbols::debug_files::{self, DebugFile};
 
-use crate::debug_files::{self, DebugFile};
 use crate::input;
 use crate::progress::Progress;
 use crate::props::ModuleProps;

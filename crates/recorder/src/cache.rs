@@ -5,22 +5,21 @@
 //! able to write to a folder with the sticky bit (`/tmp`), because what is below it has an owner of its own that is looked at next. Then nobody
 //! else can exchange what was looked at, and a path is as good as a descriptor.
 //!
-//! Of a trusted folder, plain files of the user are read: what another user has made, or can write to, is as if it were not there. They are opened
-//! without waiting, so that a pipe or a device does not stop a recording.
+//! Of a trusted folder, plain files of the user are read ([`symbols::own_files`]).
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, refused};
+
+pub use symbols::own_files::{read, write};
 
 /// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 /// Programs that change their user load the runtime, too.
 const FOLDER_MODE: u32 = 0o755;
-const FILE_MODE: u32 = 0o644;
 
 /// `$XDG_CACHE_HOME/strobe`, or `~/.cache/strobe`, made if it is missing; nothing if it cannot be used.
 pub fn folder() -> Option<PathBuf> {
@@ -72,60 +71,14 @@ fn check(folder: &Path, is_last: bool) -> Result<()> {
     Ok(())
 }
 
-/// A plain file that belongs to the user and that nobody else can write to.
-pub fn open(path: &Path) -> io::Result<File> {
-    own(options(OpenOptions::new().read(true)).open(path)?)
-}
-
-/// What such a file contains.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = open(path)?;
-    let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Writes a file so that readers see the old one or the new one. Whatever has its name is replaced.
-pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().display();
-    // Containers that share the folder have processes with the same number.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let temporary = path.with_file_name(format!(".{}.{now}.{name}.tmp", std::process::id()));
-    let write = || {
-        let mut file = options(OpenOptions::new().write(true).create_new(true)).open(&temporary)?;
-        // Whatever the user keeps from others by default.
-        file.set_permissions(Permissions::from_mode(FILE_MODE))?;
-        file.write_all(bytes)?;
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&temporary)))
-}
-
-/// A file to be locked, made if it is missing.
-pub fn open_lock(path: &Path) -> io::Result<File> {
-    own(options(OpenOptions::new().read(true).write(true).create(true)).open(path)?)
-}
-
-/// Neither waits for the other end of a pipe, nor follows a link.
-fn options(options: &mut OpenOptions) -> &mut OpenOptions {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    options.mode(FILE_MODE).custom_flags(flags.bits().cast_signed())
-}
-
-fn own(file: File) -> io::Result<File> {
-    let metadata = file.metadata()?;
-    let is_own = metadata.is_file() && metadata.uid() == own_user() && metadata.mode() & OTHERS_WRITE == 0;
-    if is_own { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
-}
-
 fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{chown, symlink};
-    use std::os::unix::net::UnixListener;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     use super::*;
 
@@ -195,37 +148,5 @@ mod tests {
             chown(folder, Some(0), None).unwrap();
         }
         trusted(&inner).unwrap();
-    }
-
-    #[test]
-    fn only_plain_files_of_the_user_are_read() {
-        let base = tempfile::tempdir().unwrap();
-        let [file, link, pipe, socket, folder] =
-            ["file", "link", "pipe", "socket", "folder"].map(|name| base.path().join(name));
-        write(&file, b"content").unwrap();
-        assert_eq!(read(&file).unwrap(), b"content");
-        symlink(&file, &link).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        let _listener = UnixListener::bind(&socket).unwrap();
-        fs::create_dir(&folder).unwrap();
-        for path in [&link, &pipe, &socket, &folder, &PathBuf::from("/dev/zero")] {
-            assert!(read(path).is_err(), "{}", path.display());
-            assert!(open_lock(path).is_err(), "{}", path.display());
-        }
-        for path in [&link, &pipe, &socket] {
-            write(path, b"new").unwrap();
-            assert_eq!(read(path).unwrap(), b"new");
-        }
-        assert_eq!(read(&file).unwrap(), b"content", "what a link leads to is left alone");
-        for mode in [0o664, 0o646] {
-            set_mode(&file, mode);
-            assert!(read(&file).is_err());
-        }
-        set_mode(&file, 0o600);
-        assert!(read(&file).is_ok());
-        if is_root() {
-            chown(&file, Some(NOBODY), None).unwrap();
-            assert!(read(&file).is_err());
-        }
     }
 }

@@ -4,11 +4,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use attach::{Exit, Injection, Launch, Listener, PassingOn, Settings, Target};
+use image::NameKind;
 use profile::model::CpuTime;
 use profile::{Profile, query};
 use store::Recording;
 use store::path_trace::facts::Fact;
 use store::path_trace::file::Writer;
+use symbols::Symbolizer;
 
 use crate::error::{Error, Result};
 use crate::exact;
@@ -235,11 +237,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes the profile, after the last step. `name` gives functions their names.
+    /// Writes the profile, after the last step. Functions get their names from `symbols`.
     ///
     /// # Errors
     /// If the program has not ended.
-    pub fn finish(self, name: &mut dyn FnMut(&mut Profile)) -> Result<Recorded> {
+    pub fn finish(self, symbols: &symbols::Options) -> Result<Recorded> {
         let Recorder { mut session, exit, elapsed, start_up, asked_rate_hz, alone, cpu_before, .. } = self;
         let Some(exit) = exit else { return Err(Error::Refused("the program has not ended".to_owned())) };
         let mut warnings = Vec::new();
@@ -255,7 +257,7 @@ impl Recorder {
         let ending = Ending { exit, elapsed, start_up, agent_cpu, asked_rate_hz };
         let facts = RunFacts::new(&session, exact.as_ref(), &ending);
         let mut profile = profile(&mut session, exact.as_mut(), &facts);
-        name(&mut profile);
+        name_functions(&mut profile, symbols);
         let perturbation = alone.map(|without| {
             let metric_ns = profile.functions.iter().map(|row| row.self_ns.value).sum();
             Perturbation { without, with: Taken { used: exit.used, elapsed, metric_ns } }
@@ -362,6 +364,19 @@ fn profile(session: &mut Session, exact: Option<&mut exact::Outcome>, facts: &Ru
     let values = session.sums.values.rows(&outcome.in_profile);
     profile.values = if tolerates { profile::of_whole_run(&profile, values) } else { values };
     profile
+}
+
+/// Puts names from symbol tables into the profile itself, so that it can be read without the files.
+fn name_functions(profile: &mut Profile, options: &symbols::Options) {
+    let mut symbolizer = Symbolizer::new(profile, options);
+    let places: Vec<_> = profile.functions.iter().map(|function| (function.module, function.address)).collect();
+    symbolizer.resolve(&places);
+    for function in &mut profile.functions {
+        let name = symbolizer.function_name(function.module, function.address);
+        if name.kind != NameKind::Synthetic {
+            function.name = name.raw;
+        }
+    }
 }
 
 /// Returns CPU time of the program and its children, split as the kernel splits that of those that were

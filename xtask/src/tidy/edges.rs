@@ -18,7 +18,9 @@ const RULES: &[Rule] = &[
     Rule { name: "center", may_use: &["export", "profile", "store"], pure: false },
     Rule {
         name: "cli",
-        may_use: &["attach", "emit", "export", "flow", "image", "profile", "recorder", "sampling", "store", "wire"],
+        may_use: &[
+            "attach", "emit", "export", "flow", "image", "profile", "recorder", "sampling", "store", "symbols", "wire",
+        ],
         pure: false,
     },
     Rule { name: "emit", may_use: &["flow", "image", "wire"], pure: true },
@@ -36,12 +38,13 @@ const RULES: &[Rule] = &[
     Rule { name: "profile", may_use: &[], pure: true },
     Rule {
         name: "recorder",
-        may_use: &["attach", "emit", "flow", "image", "profile", "sampling", "store", "wire"],
+        may_use: &["attach", "emit", "flow", "image", "profile", "sampling", "store", "symbols", "wire"],
         pure: false,
     },
     Rule { name: "runtime", may_use: &["sampling", "wire"], pure: false },
     Rule { name: "sampling", may_use: &[], pure: true },
     Rule { name: "store", may_use: &["profile", "wire"], pure: false },
+    Rule { name: "symbols", may_use: &["image", "profile"], pure: false },
     Rule { name: "wire", may_use: &[], pure: true },
     Rule { name: "xtask", may_use: &[], pure: false },
 ];

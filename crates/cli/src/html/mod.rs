@@ -13,8 +13,8 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use profile::Profile;
+use symbols::Symbolizer;
 
-use crate::symbols::Symbolizer;
 use crate::tools::opened::Names;
 
 const STYLE: &str = include_str!("style.css");

@@ -7,9 +7,9 @@ use profile::model::{
     Block, BlockEnd, BlockId, Context, ContextId, Function, FunctionId, Loop, Module, ModuleId, Path,
 };
 use profile::{Estimate, Profile};
+use symbols::Options;
 
 use super::*;
-use crate::symbols::Options;
 
 /// Elements without an end.
 const VOID: &[&str] = &["meta", "input", "br"];

@@ -21,14 +21,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use attach::{Exit, Launchability};
-use image::NameKind;
 use recorder::{Manner, ModeFacts, Progress, Recorded, Recorder, Requests, Warning};
 
+use crate::look_up;
 use crate::progress::Progress as ProgressText;
 use crate::props::RecordProps;
 use crate::record::live::Live;
 use crate::record::progress::ProgressLine;
-use crate::symbols::{self, Symbolizer};
 
 pub use recorder::own_cpu_time;
 
@@ -64,7 +63,7 @@ pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
         warn(&format!("{why}; it runs unrecorded"));
     }
     attend(props, &mut recorder, live, command)?;
-    let recorded = recorder.finish(&mut name_functions)?;
+    let recorded = recorder.finish(&look_up::of_recording())?;
     let exit = recorded.facts.exit;
     conclude(props, recorded, unrecordable.is_some());
     // Ending by a signal drops nothing, and the witness would be left to whoever reaps orphans.
@@ -133,19 +132,6 @@ fn warning_text(warning: &Warning) -> String {
         Warning::PathTraceIncomplete(why) => format!("the trace is incomplete: {why}"),
         Warning::FalseSteps(n) => format!("{n} steps of traces are false; this is a bug in strobe"),
         other => format!("{other:?}"),
-    }
-}
-
-/// Names from symbol tables are in the profile itself, so that it can be read without the files.
-fn name_functions(profile: &mut profile::Profile) {
-    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::offline(recorder::cache::folder()));
-    let places: Vec<_> = profile.functions.iter().map(|function| (function.module, function.address)).collect();
-    symbolizer.resolve(&places);
-    for function in &mut profile.functions {
-        let name = symbolizer.function_name(function.module, function.address);
-        if name.kind != NameKind::Synthetic {
-            function.name = name.raw;
-        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use profile::model::{Function, FunctionId};
 use profile::{Profile, Symbols};
+use symbols::Symbolizer;
 
-use crate::symbols::{self, Symbolizer};
+use crate::look_up;
 
 /// Reads a profile.
 pub fn open(path: &Path) -> Result<Profile> {
@@ -15,7 +16,7 @@ pub fn open(path: &Path) -> Result<Profile> {
 
 /// A symbolizer that knows all functions of the profile at `path` by name. Most names are in the profile; only the others are looked up.
 pub fn symbolizer(profile: &Profile, path: &Path) -> Symbolizer {
-    let mut symbolizer = Symbolizer::new(profile, &symbols::Options::of_profile(path));
+    let mut symbolizer = Symbolizer::new(profile, &look_up::of_profile(path));
     let nameless = profile.functions.iter().filter(|row| row.name.is_empty());
     let entries: Vec<_> = nameless.map(|row| (row.module, row.address)).collect();
     symbolizer.resolve(&entries);

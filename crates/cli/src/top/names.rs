@@ -3,8 +3,9 @@
 use profile::Profile;
 use profile::model::FunctionId;
 use rustc_hash::FxHashMap;
+use symbols::Symbolizer;
 
-use crate::symbols::{self, Symbolizer};
+use crate::look_up;
 use crate::tools::opened::name_of;
 
 /// Names by module and address, which stay the same while handles need not.
@@ -32,8 +33,7 @@ impl KnownNames {
 }
 
 fn resolved(profile: &Profile, functions: &[FunctionId]) -> Symbolizer {
-    let options = symbols::Options::offline(recorder::cache::folder());
-    let mut symbolizer = Symbolizer::new(profile, &symbols::Options { shows_progress: false, ..options });
+    let mut symbolizer = Symbolizer::new(profile, &look_up::quietly());
     let rows = functions.iter().map(|id| &profile.functions[id.index()]).filter(|row| row.name.is_empty());
     let places: Vec<_> = rows.map(|row| (row.module, row.address)).collect();
     if !places.is_empty() {

@@ -6,9 +6,9 @@ use profile::model::{BlockEnd, BlockId, FunctionId};
 use profile::query::{self, BlockDetail, FunctionDetail};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use symbols::Status;
 
 use crate::report::Address;
-use crate::symbols::Status;
 use crate::view::code::{InstructionLine, targets};
 use crate::view::figures::Figure;
 use crate::view::props::CodeStyle;

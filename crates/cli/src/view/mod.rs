@@ -38,7 +38,7 @@ use profile::query;
 use serde::Serialize;
 use store::Extent;
 
-use crate::symbols::Options;
+use crate::look_up;
 use crate::tools::output;
 use crate::view::props::{MetricName, Query, Statistics, ViewProps};
 use crate::view::subject::Subject;
@@ -158,8 +158,8 @@ fn open(props: &ViewProps) -> Result<Subject> {
         }
         bail!("{path}: no ticks: the program used too little CPU time; try `strobe record --rate 1000`");
     }
-    let options = Options::of_profile(&props.profile);
-    let options = if props.use_debuginfod { options.with_debuginfod() } else { options };
+    let options = look_up::of_profile(&props.profile);
+    let options = if props.use_debuginfod { look_up::with_debuginfod(options) } else { options };
     Ok(Subject::new(profile, &options))
 }
 

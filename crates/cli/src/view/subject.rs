@@ -9,9 +9,9 @@ use image::Svma;
 use profile::model::{Block, BlockId, EdgeId, Function, FunctionId, ModuleId, Profile};
 use profile::symbols::{SourceFrame, Symbols as _};
 use serde::Serialize;
+use symbols::{Options, Status, Symbolizer};
 
 use crate::report::Address;
-use crate::symbols::{Options, Status, Symbolizer};
 use crate::view::brief::brief;
 use crate::view::code::CodeFiles;
 
@@ -93,7 +93,7 @@ impl Subject {
             is_bad.then(|| format!("{}: {status}", self.module_path(id)))
         });
         let coverage = self.profile.facts.get("warning").cloned();
-        coverage.into_iter().chain(modules).chain(self.symbolizer.faults().iter().cloned()).collect()
+        coverage.into_iter().chain(modules).chain(self.symbolizer.faults().iter().map(ToString::to_string)).collect()
     }
 
     pub fn function(&self, id: FunctionId) -> &Function {

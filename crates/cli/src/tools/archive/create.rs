@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use image::{DebugLinks, Image};
 use profile::Profile;
+use symbols::{DEBUG_SUFFIX, FOLDER, debug_files};
 
-use crate::debug_files;
 use crate::progress::Progress;
-use crate::symbols::{DEBUG_SUFFIX, FOLDER};
 use crate::tools::archive::{PROFILE, binary_of, is_build_id, scrub};
 use crate::tools::{opened, output};
 

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::{Component, Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use symbols::{DEBUG_SUFFIX, FOLDER};
 
-use crate::symbols::{DEBUG_SUFFIX, FOLDER};
 use crate::tools::archive::{PROFILE, is_build_id};
 
 /// Makes the folder, which must not be there yet, so that nothing is overwritten.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use profile::model::Module;
+use symbols::{ArchivedFiles, BuildIdText};
 
-use crate::symbols::{ArchivedFiles, BuildIdText};
 use crate::tools::props::ArchiveProps;
 
 /// Name of the profile in an archive.

@@ -13,8 +13,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::symbols::table::{Table, TableBuilder};
-use recorder::cache;
+use crate::own_files;
+use crate::table::{Table, TableBuilder};
 
 /// Bytes of tables that are kept.
 const MAX_BYTES: u64 = 1 << 30;
@@ -47,16 +47,19 @@ impl CacheKey {
 pub struct BuildIdText(String);
 
 impl BuildIdText {
+    /// Returns the build-id that a text is; nothing if it is none.
     pub fn new(text: &str) -> Option<BuildIdText> {
         let is_hexadecimal = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_sensible = is_hexadecimal && text.len().is_multiple_of(2) && (4..=128).contains(&text.len());
         is_sensible.then(|| BuildIdText(text.to_ascii_lowercase()))
     }
 
+    /// Returns the text of a build-id.
     pub fn from_bytes(bytes: &[u8]) -> BuildIdText {
         BuildIdText(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
+    /// Returns the digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -77,12 +80,12 @@ impl Cache {
     }
 
     pub fn load(&self, key: &CacheKey) -> Option<Table> {
-        Table::from_bytes(cache::read(&self.path(key)).ok()?)
+        Table::from_bytes(own_files::read(&self.path(key)).ok()?)
     }
 
     /// Keeps a table, with what others have added to the file in the meantime.
     pub fn keep(&self, key: &CacheKey, table: &Table) {
-        let Ok(lock) = cache::open_lock(&self.0.join(LOCK_NAME)) else { return };
+        let Ok(lock) = own_files::open_lock(&self.0.join(LOCK_NAME)) else { return };
         if lock.try_lock().is_err() {
             return;
         }
@@ -92,7 +95,7 @@ impl Cache {
             _ => Some(table.clone()),
         };
         if let Some(merged) = merged {
-            let _ = cache::write(&self.path(key), merged.as_bytes());
+            let _ = own_files::write(&self.path(key), merged.as_bytes());
         }
         keep_below(&self.0, MAX_BYTES);
     }
@@ -135,7 +138,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::symbols::table::Origin;
+    use crate::table::Origin;
 
     fn table(addresses: &[u64], has_lines: bool) -> Table {
         let mut builder = TableBuilder::new();

@@ -1,77 +1,30 @@
-//! Names and source lines of the addresses in a profile, from the files on this machine.
+//! The look-up of many addresses at once.
 //!
 //! [`Symbolizer::resolve`] takes all addresses that will be shown and looks each up once: one module at a time, in ascending order, so
-//! that every unit of debug data is parsed once and only one module is in memory. Answers are kept on disk by build-id ([`cache`]); the
+//! that every unit of debug data is parsed once and only one module is in memory. Answers are kept on disk by build-id ([`crate::cache`]); the
 //! next run on the same profile reads no binary beyond its build-id, and shows names even when the binary is gone. After that,
 //! [`Symbolizer`] answers from memory.
 //!
 //! Nothing here fails. A module that is missing, rebuilt or unreadable has a [`Status`] to be shown once, and its addresses have the names
 //! that the profile itself holds, or names made of the addresses.
 
-mod archived;
-mod cache;
-mod debuginfod;
-mod dwarf;
-mod entries;
-mod files;
-mod module;
-mod source;
-mod table;
-#[cfg(test)]
-mod tests;
-
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
 
 use image::{FunctionName, NameKind, Svma};
 use profile::model::ModuleId;
 use profile::symbols::SourceFrame;
 use profile::{Profile, Symbols};
 
-use crate::progress::Progress;
-use crate::symbols::cache::Cache;
-use crate::symbols::debuginfod::Debuginfod;
-use crate::symbols::files::Places;
-use crate::symbols::module::ModuleSymbols;
-use crate::symbols::source::SourceFiles;
-
-pub use archived::{ArchivedFiles, DEBUG_SUFFIX, FOLDER};
-pub use cache::BuildIdText;
-pub use files::Status;
-
-/// Where to look, and where to keep what was found.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Folder for what should outlive the run; nothing is kept without one.
-    pub cache: Option<PathBuf>,
-    /// Servers to ask for debug data that is not on this machine.
-    pub servers: Vec<String>,
-    /// How long a server may be silent.
-    pub silence_timeout: Duration,
-    /// Binaries and debug files that go before those where the program ran.
-    pub archived: Option<ArchivedFiles>,
-    /// Whether a line on the terminal may say what takes so long.
-    pub shows_progress: bool,
-}
-
-impl Options {
-    /// Uses what is on this machine only.
-    pub fn offline(cache: Option<PathBuf>) -> Options {
-        let silence_timeout = debuginfod::SILENCE_TIMEOUT;
-        Options { cache, servers: Vec::new(), silence_timeout, archived: None, shows_progress: true }
-    }
-
-    /// For a profile in a file: also uses what an archive brought along, and the cache of this user.
-    pub fn of_profile(path: &Path) -> Options {
-        let archived = ArchivedFiles::beside(path);
-        Options { archived, ..Options::offline(recorder::cache::folder()) }
-    }
-
-    /// Also asks the servers in `DEBUGINFOD_URLS`.
-    pub fn with_debuginfod(self) -> Options {
-        Options { servers: debuginfod::servers_from_environment(), ..self }
-    }
-}
+use crate::archived::ArchivedFiles;
+use crate::cache::Cache;
+use crate::debuginfod::Debuginfod;
+use crate::error::Error;
+use crate::files::{Places, Status};
+use crate::module::ModuleSymbols;
+use crate::options::Options;
+use crate::progress::{Progress, Step};
+use crate::source::SourceFiles;
 
 /// Knows the names and lines of the addresses it was given to resolve; of others, what the profile says.
 #[derive(Debug)]
@@ -80,9 +33,9 @@ pub struct Symbolizer {
     cache: Option<Cache>,
     debuginfod: Option<Debuginfod>,
     archived: Option<ArchivedFiles>,
-    shows_progress: bool,
+    progress: Option<Arc<dyn Progress>>,
     sources: SourceFiles,
-    faults: Vec<String>,
+    faults: Vec<Error>,
 }
 
 impl Symbolizer {
@@ -100,15 +53,15 @@ impl Symbolizer {
         let mut faults = Vec::new();
         let base = options.cache.as_deref();
         let debuginfod = base.filter(|_| !options.servers.is_empty()).and_then(|base| {
-            let client = Debuginfod::new(&options.servers, base, options.silence_timeout);
-            client.map_err(|fault| faults.push(format!("debuginfod: {fault:#}"))).ok()
+            let client = Debuginfod::new(base, options);
+            client.map_err(|fault| faults.push(fault)).ok()
         });
         Symbolizer {
             modules,
             cache: base.and_then(Cache::open),
             debuginfod,
             archived,
-            shows_progress: options.shows_progress,
+            progress: options.progress.clone(),
             sources: SourceFiles::default(),
             faults,
         }
@@ -119,9 +72,8 @@ impl Symbolizer {
         let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
-        let progress = self.shows_progress.then(Progress::new);
-        if let Some(progress) = &progress {
-            progress.show("reading names and source lines");
+        if let Some(progress) = &self.progress {
+            progress.step(Step::Reading);
         }
         let places = Places { archived: self.archived.as_ref(), debuginfod: self.debuginfod.as_ref() };
         for group in wanted.chunk_by(|a, b| a.0 == b.0) {
@@ -130,6 +82,9 @@ impl Symbolizer {
             if let Some(module) = module {
                 module.resolve(&addresses, self.cache.as_ref(), places, &mut self.faults);
             }
+        }
+        if let Some(progress) = &self.progress {
+            progress.step(Step::Done);
         }
     }
 
@@ -160,7 +115,7 @@ impl Symbolizer {
     }
 
     /// What went wrong with debuginfod.
-    pub fn faults(&self) -> &[String] {
+    pub fn faults(&self) -> &[Error] {
         &self.faults
     }
 

@@ -14,12 +14,13 @@ use image::{DebugLink, DebugLinks, Image};
 use object::read::elf::ElfFile64;
 use object::{Object as _, ReadCache};
 
+use crate::archived::ArchivedFiles;
+use crate::cache::BuildIdText;
 use crate::debug_files::{self, DebugFile};
-use crate::symbols::archived::ArchivedFiles;
-use crate::symbols::cache::BuildIdText;
-use crate::symbols::debuginfod::Debuginfod;
-use crate::symbols::dwarf::{self, DebugSections};
-use crate::symbols::table::Origin;
+use crate::debuginfod::Debuginfod;
+use crate::dwarf::{self, DebugSections};
+use crate::error::Error;
+use crate::table::Origin;
 
 /// What became of a module's file since it ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +32,17 @@ pub enum Status {
     /// Gone.
     Missing,
     /// There, but not to be read as a program.
-    Unreadable { reason: String },
+    Unreadable {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Another build is in its place.
-    BuildIdMismatch { expected: String, found: Option<String> },
+    BuildIdMismatch {
+        /// The build-id in the profile.
+        expected: String,
+        /// The build-id of the file.
+        found: Option<String>,
+    },
 }
 
 impl fmt::Display for Status {
@@ -102,7 +111,7 @@ impl ModuleFiles {
         build_id: Option<&BuildIdText>,
         usable: bool,
         places: Places<'_>,
-        faults: &mut Vec<String>,
+        faults: &mut Vec<Error>,
     ) -> ModuleFiles {
         let binary = usable.then(|| fs::read(path).ok()).flatten();
         let links = match &binary {

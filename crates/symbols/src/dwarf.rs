@@ -16,7 +16,7 @@ use object::{Object as _, ObjectSection as _};
 use profile::symbols::SourceFrame;
 use rustc_hash::FxHashMap;
 
-use crate::symbols::entries::Entries;
+use crate::entries::Entries;
 
 /// All debug sections together may unpack to this many times the file's size.
 const MAX_UNPACKING: u64 = 32;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use gimli::{AttributeValue, DebugInfoOffset, Dwarf, Unit, UnitOffset, UnitRef};
 use rustc_hash::FxHashMap;
 
-use crate::symbols::dwarf::Slice;
+use crate::dwarf::Slice;
 
 /// Longest chain of references; compilers make three.
 const MAX_REFERENCES: usize = 16;

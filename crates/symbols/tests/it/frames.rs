@@ -1,6 +1,6 @@
 //! What is said about single addresses.
 
-use super::fixture::*;
+use crate::fixture::*;
 use profile::Symbols as _;
 
 #[test]
@@ -9,7 +9,7 @@ fn inlined_functions_come_first_with_their_lines() {
     for flags in [&["-gdwarf-5"][..], &["-gdwarf-4", "-gz=zlib"]] {
         let program = workshop.compile_inlining(flags);
         let outer = addresses_of(&program, "outer");
-        let options = crate::symbols::Options { cache: None, ..workshop.offline() };
+        let options = symbols::Options { cache: None, ..workshop.offline() };
         let symbolizer = resolved(&profile(&program, BUILD_ID, &[]), &options, outer.clone());
         let frames = all_frames(&symbolizer, outer.clone());
         let inlined = frames.iter().find(|frames| frames.len() == 2).expect("an inlined address");
@@ -92,7 +92,7 @@ fn names_without_linkage_name_get_it_from_the_symbol() {
 fn absurd_questions_have_empty_answers() {
     let workshop = Workshop::new();
     let program = workshop.compile_inlining(&[]);
-    let mut symbolizer = crate::symbols::Symbolizer::new(&profile(&program, BUILD_ID, &[]), &workshop.offline());
+    let mut symbolizer = symbols::Symbolizer::new(&profile(&program, BUILD_ID, &[]), &workshop.offline());
     let nowhere = profile::model::ModuleId(7);
     symbolizer.resolve(&[(MODULE, u64::MAX), (nowhere, 0), (MODULE, 0)]);
     assert_eq!(symbolizer.frames(MODULE, u64::MAX), []);

@@ -3,7 +3,6 @@
 mod fixture;
 mod frames;
 mod reuse;
+#[cfg(feature = "debuginfod")]
 mod servers;
 mod states;
-#[path = "../../../tests/common/workshop.rs"]
-mod workshop;

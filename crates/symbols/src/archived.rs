@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::cache::BuildIdText;
 use crate::debug_files::DebugFile;
-use crate::symbols::cache::BuildIdText;
-use crate::symbols::files::build_id_of;
+use crate::files::build_id_of;
 
 /// The folder of files, as archives name it.
 pub const FOLDER: &str = "files";
@@ -36,6 +36,7 @@ impl ArchivedFiles {
         self.checked(build_id, DEBUG_SUFFIX)
     }
 
+    /// Returns the debug file of a build, read.
     pub fn debug_file(&self, build_id: &BuildIdText) -> Option<DebugFile> {
         let path = self.debug_path(build_id)?;
         Some(DebugFile { bytes: fs::read(&path).ok()?, path })

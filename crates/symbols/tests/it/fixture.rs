@@ -9,9 +9,8 @@ use profile::model::{Function, Module, ModuleId};
 use profile::symbols::SourceFrame;
 use profile::{Estimate, Profile, Symbols as _};
 
-use crate::symbols::{Options, Symbolizer};
-
-pub use crate::symbols::tests::workshop::Workshop;
+use symbols::{Options, Symbolizer};
+use tempfile::TempDir;
 
 pub const BUILD_ID: &str = "00112233445566778899aabbccddeeff00112233";
 
@@ -29,8 +28,22 @@ __attribute__((noinline)) int outer(int x) {
 int main(int argc, char **argv) { return outer(argc); }
 ";
 
-/// Programs and a cache.
+/// A temporary folder with programs and a cache.
+pub struct Workshop(TempDir);
+
 impl Workshop {
+    pub fn new() -> Workshop {
+        Workshop(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn name(&self, name: &str) -> String {
+        self.path(name).to_str().expect("a temporary folder with a UTF-8 name").to_owned()
+    }
+
     /// Compiles `source`, a file of this name, to `program`.
     pub fn compile(&self, compiler: &str, source: (&str, &str), flags: &[&str]) -> String {
         let (file, text) = source;

@@ -14,7 +14,9 @@ const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
 /// A file read because another one names it.
 #[derive(Debug)]
 pub struct DebugFile {
+    /// Where it was found.
     pub path: PathBuf,
+    /// What it contains.
     pub bytes: Vec<u8>,
 }
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::fixture::*;
-use crate::symbols::Status;
+use crate::fixture::*;
+use symbols::Status;
 
 #[test]
 fn the_second_use_needs_no_binary() {

@@ -7,11 +7,12 @@ use image::{FunctionName, Image, NameKind, Svma};
 use profile::model::{Function, Module};
 use profile::symbols::SourceFrame;
 
-use crate::symbols::archived::ArchivedFiles;
-use crate::symbols::cache::{BuildIdText, Cache, CacheKey};
-use crate::symbols::dwarf::DebugInfo;
-use crate::symbols::files::{ModuleFiles, Places, Status, has_new_debug_file, status_of};
-use crate::symbols::table::{Table, TableBuilder};
+use crate::archived::ArchivedFiles;
+use crate::cache::{BuildIdText, Cache, CacheKey};
+use crate::dwarf::DebugInfo;
+use crate::error::Error;
+use crate::files::{ModuleFiles, Places, Status, has_new_debug_file, status_of};
+use crate::table::{Table, TableBuilder};
 
 /// Ending of the names that stubs of the linkage table have.
 const PLT_SUFFIX: &str = "@plt";
@@ -118,7 +119,7 @@ impl ModuleSymbols {
     }
 
     /// Makes the answers for ascending addresses known, as far as there is something to know.
-    pub fn resolve(&mut self, addresses: &[u64], cache: Option<&Cache>, places: Places<'_>, faults: &mut Vec<String>) {
+    pub fn resolve(&mut self, addresses: &[u64], cache: Option<&Cache>, places: Places<'_>, faults: &mut Vec<Error>) {
         if !self.is_loaded {
             self.is_loaded = true;
             self.load(cache, places);

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use super::fixture::*;
-use crate::symbols::{ArchivedFiles, BuildIdText, Status};
+use crate::fixture::*;
 use profile::Symbols as _;
+use symbols::{ArchivedFiles, BuildIdText, Status};
 
 #[test]
 fn a_debug_file_gives_lines_to_a_stripped_program_as_soon_as_it_is_there() {
