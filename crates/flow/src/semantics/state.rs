@@ -13,8 +13,10 @@ use crate::graph::BlockId;
 
 /// Values of all modelled places, and what is known about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct State {
+pub struct State {
+    /// General registers, by hardware number.
     pub registers: [ValueId; 16],
+    /// The version of all memory that is no slot.
     pub memory: ValueId,
     /// Stack slots by base and offset, ascending, not overlapping.
     slots: Vec<Slot>,
@@ -36,16 +38,21 @@ struct Slot {
 
 /// An inclusive range of unsigned numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interval {
+pub struct Interval {
+    /// The smallest.
     pub low: u64,
+    /// The largest.
     pub high: u64,
 }
 
-/// The flags describe `left - right`, both of `bits` bits, zero-extended.
+/// What flags describe: the difference of a value and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Comparison {
+pub struct Comparison {
+    /// The value, zero-extended.
     pub left: ValueId,
+    /// What is taken from it, zero-extended.
     pub right: u64,
+    /// How many bits are compared.
     pub bits: u8,
 }
 
@@ -53,12 +60,12 @@ pub(crate) struct Comparison {
 const MAX_SLOTS: usize = 2048;
 
 impl State {
-    /// The state on entry: nothing is known.
+    /// Returns the state on entry: nothing is known.
     pub fn at_entry(values: &mut Values) -> State {
         State::unknown(|place| values.intern(Value::Entry(place)))
     }
 
-    /// The state at a block that is entered in ways the analysis cannot see.
+    /// Returns the state at a block that is entered in ways that cannot be seen.
     pub fn at_unknown_entry(values: &mut Values, block: BlockId) -> State {
         State::unknown(|place| values.intern(Value::Merge(block, place)))
     }
@@ -73,6 +80,8 @@ impl State {
         }
     }
 
+    /// Returns what a place holds; `None` for a slot of which nothing is known.
+    #[must_use]
     pub fn place(&self, place: Place) -> Option<ValueId> {
         match place {
             Place::Register(number) => Some(self.registers[usize::from(number)]),
@@ -85,13 +94,14 @@ impl State {
         }
     }
 
-    /// What the first `bytes` bytes of a slot hold, zero-extended, if no more than those are known to.
+    /// Returns what the first bytes of a slot hold, zero-extended, if so many are known.
+    #[must_use]
     pub fn slot(&self, base: ValueId, offset: i64, bytes: u8) -> Option<ValueId> {
         let slot = self.slots.get(self.first_slot(base, offset))?;
         (slot.is_at(base, offset) && bytes <= slot.bytes).then_some(slot.value)
     }
 
-    /// Stores `value`, or forgets what was there.
+    /// Stores a value in a slot, or forgets what was there.
     pub fn set_slot(&mut self, base: ValueId, offset: i64, bytes: u8, value: Option<ValueId>) {
         let end = offset.saturating_add(bytes.into());
         let mut first = self.first_slot(base, offset);
@@ -107,6 +117,8 @@ impl State {
         self.slots.partition_point(|slot| (slot.base, slot.offset) < (base, offset))
     }
 
+    /// Returns what is known about a value.
+    #[must_use]
     pub fn bound(&self, value: ValueId) -> Option<Interval> {
         let index = self.bounds.binary_search_by_key(&value, |&(value, _)| value).ok()?;
         Some(self.bounds[index].1)
@@ -180,7 +192,7 @@ impl State {
 
 /// How far each place of a block has come from having a value to having a name of its own.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Merged {
+pub struct Merged {
     registers: [Option<Stage>; 16],
     memory: Option<Stage>,
     slots: FxHashMap<(ValueId, i64), Option<Stage>>,
@@ -218,7 +230,8 @@ impl Merged {
 }
 
 impl Interval {
-    /// The smallest interval that contains both.
+    /// Returns the smallest interval that contains both.
+    #[must_use]
     pub fn hull(self, other: Interval) -> Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }

@@ -1,9 +1,10 @@
-//! Symbolic execution of the instructions that compilers use around a jump table.
+//! Symbolic execution of instructions, as far as addresses are made of them.
 //!
 //! Everything else is covered by one rule: a register that an instruction writes in a way not modelled here becomes an
 //! [`Value::Opaque`] named after the instruction. Memory is two-fold. Slots of the stack frame are tracked one by one, because
-//! compilers spill table addresses and indices there, and nothing else is assumed to point at a spill slot. All other memory
-//! has one version, which any other store and any call replaces; two loads are the same value if address and version are.
+//! compilers spill table addresses and indices there, and nothing else is assumed to point at a spill slot. Only what may be such an
+//! address or index is kept. All other memory has one version, which any other store and any call replaces; two loads are the same value
+//! if address and version are.
 
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use image::{Image, Svma};
@@ -15,24 +16,36 @@ use crate::transfer::Transfer;
 use super::state::{Comparison, Interval, State};
 use super::value::{Place, Value, ValueId, Values, low_mask, sign_extend};
 
-pub(crate) const RSP: usize = 4;
+/// The hardware number of the stack pointer.
+pub const RSP: usize = 4;
 const RBP: usize = 5;
 
 /// Executes instructions on a [`State`].
-pub(crate) struct Interpreter<'a, 'data> {
+pub struct Interpreter<'a, 'data> {
+    /// Whose code is executed, and whose constant memory is read.
     pub image: &'a Image<'data>,
+    /// The expressions that states consist of.
     pub values: Values,
     /// Which registers a callee changes, where more is to be known than the calling convention says.
     clobbered_by: Option<&'a dyn Fn(Svma) -> u16>,
     info: InstructionInfoFactory,
 }
 
+impl std::fmt::Debug for Interpreter<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interpreter").field("values", &self.values).finish_non_exhaustive()
+    }
+}
+
 impl<'a, 'data> Interpreter<'a, 'data> {
+    /// Returns an interpreter of the code of an image. `clobbered_by` tells which registers the callee at an address changes, as bits by
+    /// hardware number; without it, those that the calling convention allows.
+    #[must_use]
     pub fn new(image: &'a Image<'data>, clobbered_by: Option<&'a dyn Fn(Svma) -> u16>) -> Interpreter<'a, 'data> {
         Interpreter { image, values: Values::default(), clobbered_by, info: InstructionInfoFactory::new() }
     }
 
-    /// Executes one instruction. Jumps have no effect; what a branch implies is [`refine`]'s business.
+    /// Executes one instruction. Jumps have no effect; what a branch implies, [`refine`] adds.
     pub fn step(&mut self, state: &mut State, insn: &Instruction) {
         let bits = operand_bits(insn);
         match insn.mnemonic() {
@@ -107,7 +120,7 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         }
     }
 
-    /// The value of operand `op`, zero-extended from the operand's size.
+    /// Returns the value of an operand, zero-extended from its size.
     pub fn read(&mut self, state: &State, insn: &Instruction, op: u32) -> Option<ValueId> {
         match insn.op_kind(op) {
             OpKind::Register => {
@@ -127,7 +140,7 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         }
     }
 
-    /// Effective address of the memory operand.
+    /// Returns the effective address of the memory operand.
     fn address(&mut self, state: &State, insn: &Instruction) -> Option<ValueId> {
         if matches!(insn.memory_segment(), Register::FS | Register::GS) {
             return None;
@@ -224,6 +237,7 @@ impl<'a, 'data> Interpreter<'a, 'data> {
     }
 
     /// Whether a number is an address in the file. The first page holds headers; numbers that small are field offsets.
+    #[must_use]
     pub fn is_module_address(&self, number: u64) -> bool {
         number >= 4096 && self.image.read(Svma(number), 1).is_some()
     }
@@ -343,8 +357,8 @@ impl<'a, 'data> Interpreter<'a, 'data> {
     }
 }
 
-/// What is known on the edge that a conditional branch takes (or, for `taken == false`, does not take).
-pub(crate) fn refine(state: &mut State, branch: &Instruction, taken: bool) {
+/// Adds what is known if a conditional branch is taken, or is not.
+pub fn refine(state: &mut State, branch: &Instruction, taken: bool) {
     let Some(Comparison { left, right, bits }) = state.compared else { return };
     let condition = if taken { branch.condition_code() } else { negated(branch.condition_code()) };
     let max = low_mask(bits);

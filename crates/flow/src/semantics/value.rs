@@ -1,8 +1,7 @@
 //! Symbolic values: hash-consed expressions over 64-bit integers.
 //!
-//! Two values with the same [`ValueId`] are equal at run time, as far as the interpreter could see. That is all the jump-table
-//! analysis needs: it lets a bound that a comparison puts on one register apply to every register and spill slot that holds
-//! the same value.
+//! Two values with the same [`ValueId`] are equal at run time. That lets a bound that a comparison puts on one register apply to every
+//! register and spill slot that holds the same value.
 //!
 //! An expression of more than [`MAX_SIZE`] nodes, counted as a tree, stands for itself as a leaf ([`Value::Large`]). No table
 //! address needs that many, and it bounds every recursion over expressions, whatever code the input contains.
@@ -13,11 +12,11 @@ use crate::graph::BlockId;
 
 /// Handle of an expression in [`Values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ValueId(u32);
+pub struct ValueId(u32);
 
 /// A place that holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Place {
+pub enum Place {
     /// General register by hardware number.
     Register(u8),
     /// Stack memory: a base that does not change in the function, and an offset in bytes.
@@ -26,31 +25,43 @@ pub(crate) enum Place {
     Memory,
 }
 
-/// An expression. Loads are zero-extended.
+/// An expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Value {
+pub enum Value {
+    /// A number.
     Const(u64),
     /// What `place` held when the function was entered.
     Entry(Place),
     /// What `place` holds at the start of a block that different values flow into.
     Merge(BlockId, Place),
-    /// What an instruction that is not modelled left in `register` (or in memory, for `u8::MAX`).
+    /// What an instruction that is not modelled leaves.
     Opaque {
+        /// Its address.
         ip: u64,
+        /// Where: a register, or memory for `u8::MAX`.
         register: u8,
     },
+    /// A sum; a constant is on the right.
     Add(ValueId, ValueId),
+    /// A shift to the left by a constant.
     Shl(ValueId, u8),
+    /// A logical shift to the right by a constant.
     Shr(ValueId, u8),
+    /// A product with a constant.
     Mul(ValueId, u64),
+    /// A conjunction with a constant.
     And(ValueId, u64),
     /// The low bits, zero-extended.
     Zext(ValueId, u8),
     /// The low bits, sign-extended.
     Sext(ValueId, u8),
+    /// What memory holds, zero-extended.
     Load {
+        /// Where.
         address: ValueId,
+        /// The version of memory.
         memory: ValueId,
+        /// How many bytes.
         bytes: u8,
     },
     /// An expression too large to look into.
@@ -62,25 +73,32 @@ const MAX_SIZE: u32 = 48;
 
 /// All expressions of one function.
 #[derive(Debug, Default)]
-pub(crate) struct Values {
+pub struct Values {
     nodes: Vec<Value>,
     sizes: Vec<u32>,
     ids: FxHashMap<Value, ValueId>,
 }
 
 impl Values {
+    /// Returns the expression with this id.
+    #[must_use]
     pub fn get(&self, id: ValueId) -> Value {
         self.nodes[id.0 as usize]
     }
 
+    /// Whether the expression has been interned.
+    #[must_use]
     pub fn contains(&self, value: Value) -> bool {
         self.ids.contains_key(&value)
     }
 
+    /// Returns the id of a number.
     pub fn constant(&mut self, value: u64) -> ValueId {
         self.intern(Value::Const(value))
     }
 
+    /// Returns the number, if the expression is one.
+    #[must_use]
     pub fn as_constant(&self, id: ValueId) -> Option<u64> {
         match self.get(id) {
             Value::Const(value) => Some(value),
@@ -88,7 +106,7 @@ impl Values {
         }
     }
 
-    /// Interns an expression as it is; the constructors below simplify first.
+    /// Interns an expression as it is. [`Values::add`] and its like simplify first.
     pub fn intern(&mut self, value: Value) -> ValueId {
         if let Some(&id) = self.ids.get(&value) {
             return id;
@@ -102,12 +120,13 @@ impl Values {
         id
     }
 
+    /// Returns a value plus a number.
     pub fn add_constant(&mut self, value: ValueId, constant: u64) -> ValueId {
         let constant = self.constant(constant);
         self.add(value, constant)
     }
 
-    /// Sums keep their constant on the right, and at most one.
+    /// Returns a sum, which has one constant at most, on the right.
     pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         let (a_rest, a_const) = self.split_constant(a);
         let (b_rest, b_const) = self.split_constant(b);
@@ -131,7 +150,8 @@ impl Values {
         self.intern(Value::Add(rest, constant))
     }
 
-    /// `value` as (something, constant) whose sum it is.
+    /// Returns two parts whose sum the value is: the rest, and a constant.
+    #[must_use]
     pub fn split_constant(&self, value: ValueId) -> (Option<ValueId>, u64) {
         match self.get(value) {
             Value::Const(constant) => (None, constant),
@@ -143,7 +163,7 @@ impl Values {
         }
     }
 
-    /// `value` as (something, constant) whose product it is.
+    /// Returns two factors whose product the value is: the rest, and a constant.
     fn split_factor(&self, value: ValueId) -> (ValueId, u64) {
         match self.get(value) {
             Value::Shl(of, bits) => (of, 1u64.checked_shl(bits.into()).unwrap_or(0)),
@@ -152,6 +172,7 @@ impl Values {
         }
     }
 
+    /// Returns a value shifted to the left.
     pub fn shl(&mut self, value: ValueId, bits: u8) -> ValueId {
         match (self.get(value), bits) {
             (_, 0) => value,
@@ -160,6 +181,7 @@ impl Values {
         }
     }
 
+    /// Returns a value shifted to the right, as an unsigned number.
     pub fn shr(&mut self, value: ValueId, bits: u8) -> ValueId {
         match (self.get(value), bits) {
             (_, 0) => value,
@@ -168,6 +190,7 @@ impl Values {
         }
     }
 
+    /// Returns a value times a number.
     pub fn mul(&mut self, value: ValueId, factor: u64) -> ValueId {
         match self.get(value) {
             Value::Const(constant) => self.constant(constant.wrapping_mul(factor)),
@@ -176,6 +199,7 @@ impl Values {
         }
     }
 
+    /// Returns the bits of a value that a mask has.
     pub fn and(&mut self, value: ValueId, mask: u64) -> ValueId {
         match (self.get(value), mask) {
             (Value::Const(constant), _) => self.constant(constant & mask),
@@ -186,6 +210,7 @@ impl Values {
         }
     }
 
+    /// Returns the low bits of a value, zero-extended.
     pub fn zext(&mut self, value: ValueId, bits: u8) -> ValueId {
         match self.get(value) {
             _ if bits >= 64 => value,
@@ -199,6 +224,7 @@ impl Values {
         }
     }
 
+    /// Returns the low bits of a value, sign-extended.
     pub fn sext(&mut self, value: ValueId, bits: u8) -> ValueId {
         match self.get(value) {
             _ if bits >= 64 => value,
@@ -209,7 +235,8 @@ impl Values {
         }
     }
 
-    /// Whether the upper half is known to be zero.
+    /// Whether the upper half of a value is known to be zero.
+    #[must_use]
     pub fn fits_in_32_bits(&self, value: ValueId) -> bool {
         match self.get(value) {
             Value::Const(constant) => constant <= low_mask(32),
@@ -220,7 +247,7 @@ impl Values {
         }
     }
 
-    /// The operands of an expression.
+    /// Returns the operands of an expression.
     pub fn operands(&self, id: ValueId) -> impl Iterator<Item = ValueId> + use<> {
         let (a, b) = match self.get(id) {
             Value::Add(a, b) => (Some(a), Some(b)),
@@ -234,13 +261,15 @@ impl Values {
     }
 }
 
-/// A mask of the low `bits` bits.
-pub(crate) fn low_mask(bits: u8) -> u64 {
+/// Returns a mask of so many low bits.
+#[must_use]
+pub fn low_mask(bits: u8) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// The low `bits` bits of `value` as a signed number.
-pub(crate) fn sign_extend(value: u64, bits: u8) -> u64 {
+/// Returns the low bits of a number, sign-extended.
+#[must_use]
+pub fn sign_extend(value: u64, bits: u8) -> u64 {
     let shift = 64 - u32::from(bits.clamp(1, 64));
     (((value << shift) as i64) >> shift) as u64
 }
