@@ -128,12 +128,14 @@ impl Cache {
     }
 
     /// By how much the lower half of an address goes down to be the number of its set, in words.
-    pub(crate) fn set_shift(self) -> u8 {
+    #[must_use]
+    pub fn set_shift(self) -> u8 {
         self.line_bits - self.way_bits()
     }
 
     /// What then remains of it.
-    pub(crate) fn set_mask(self) -> u32 {
+    #[must_use]
+    pub fn set_mask(self) -> u32 {
         ((1 << self.set_bits) - 1) << self.way_bits()
     }
 

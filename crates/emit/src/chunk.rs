@@ -16,11 +16,14 @@ use crate::stubs::Stub;
 
 /// An address of original code, less the address of the image base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Original(pub u32);
+pub struct Original(
+    /// The distance in bytes.
+    pub u32,
+);
 
 /// Consecutive original instructions whose copies are as far from each other as they are themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     /// The first instruction.
     pub original: Original,
     /// Its copy.

@@ -68,6 +68,30 @@ impl ModuleCopy {
         &self.runs
     }
 
+    /// Where the literals start in the code; they end with it.
+    #[must_use]
+    pub fn literals(&self) -> u32 {
+        self.literals
+    }
+
+    /// Stretches of instructions with twins, in the order of the copy.
+    #[must_use]
+    pub fn stretches(&self) -> &[Stretch] {
+        &self.stretches
+    }
+
+    /// Lengths of the original instructions of all stretches, in order.
+    #[must_use]
+    pub fn lengths(&self) -> &[u8] {
+        &self.lengths
+    }
+
+    /// The places that note events; `None`: all that can.
+    #[must_use]
+    pub fn selection(&self) -> Option<&Selection> {
+        self.selection.as_ref()
+    }
+
     /// The address that offsets in the copy are relative to ([`crate::image_base`]).
     #[must_use]
     pub fn base(&self) -> Svma {

@@ -15,7 +15,7 @@
 //!       16-byte aligned
 //! ```
 //!
-//! [`verify()`] decodes a copy and shows, without reference to how it was made, that it does what the original does.
+//! That a copy does what the original does is shown by the crate `emit-verify`, which shares no analysis with this one.
 //!
 //! | module | what it writes |
 //! |---|---|
@@ -50,9 +50,9 @@ mod statistics;
 mod stubs;
 mod system_call;
 mod transfers;
-mod verify;
 
 pub use cache::{BlockAccesses, Cache};
+pub use chunk::{Original, Stretch};
 pub use codec::Layout;
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
@@ -61,7 +61,6 @@ pub use exact::{Cell, CellKind, Contexts, Counting, Metric};
 pub use link::{translate, translate_selected};
 pub use place::Position;
 pub use statistics::{SkipReason, Skipped, Statistics};
-pub use verify::{Fault, VerifyError, verify};
 
 use image::{Image, Svma};
 
@@ -95,22 +94,26 @@ impl Probe {
     }
 
     /// Whether calling contexts are kept.
-    pub(crate) fn has_contexts(self) -> bool {
+    #[must_use]
+    pub fn has_contexts(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_contexts())
     }
 
     /// Whether a metric is charged to calling contexts.
-    pub(crate) fn has_context_metric(self) -> bool {
+    #[must_use]
+    pub fn has_context_metric(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_context_metric())
     }
 
     /// Whether contexts tell call sites apart.
-    pub(crate) fn has_call_sites(self) -> bool {
+    #[must_use]
+    pub fn has_call_sites(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_call_sites())
     }
 
     /// What is added up, if anything is.
-    pub(crate) fn metric(self) -> Option<Metric> {
+    #[must_use]
+    pub fn metric(self) -> Option<Metric> {
         match self {
             Probe::Exact(counting) => counting.metric(),
             Probe::Trace | Probe::None => None,
@@ -118,7 +121,8 @@ impl Probe {
     }
 
     /// The data cache that is simulated.
-    pub(crate) fn cache(self) -> Option<Cache> {
+    #[must_use]
+    pub fn cache(self) -> Option<Cache> {
         match self.metric()? {
             Metric::Misses(cache) => Some(cache),
             Metric::Cycles => None,
@@ -126,27 +130,32 @@ impl Probe {
     }
 
     /// Whether paths have a metric.
-    pub(crate) fn has_path_metric(self) -> bool {
+    #[must_use]
+    pub fn has_path_metric(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_path_metric())
     }
 
     /// Whether paths are counted only when samples are wanted.
-    pub(crate) fn samples_paths(self) -> bool {
+    #[must_use]
+    pub fn samples_paths(self) -> bool {
         self == Probe::Exact(Counting::SampledPaths)
     }
 
     /// Whether paths go into a trace.
-    pub(crate) fn traces_paths(self) -> bool {
+    #[must_use]
+    pub fn traces_paths(self) -> bool {
         self == Probe::Exact(Counting::TracedPaths)
     }
 
     /// Whether paths are counted.
-    pub(crate) fn has_paths(self) -> bool {
+    #[must_use]
+    pub fn has_paths(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_paths())
     }
 
     /// Whether control that comes over a known edge, or through a jump table, need not do what arrivals by address do.
-    pub(crate) fn tells_arrivals_apart(self) -> bool {
+    #[must_use]
+    pub fn tells_arrivals_apart(self) -> bool {
         self.has_paths() || self.has_contexts()
     }
 }

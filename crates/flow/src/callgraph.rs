@@ -10,8 +10,6 @@
 //! the function at the smallest distance is called by one of the same component that is at least as far away: that is
 //! *recursion from below*.
 
-use petgraph::algo::kosaraju_scc;
-use petgraph::graph::DiGraph;
 use std::collections::VecDeque;
 
 /// Direct calls between the functions of a module. Calls to oneself are included.
@@ -82,10 +80,11 @@ impl CallGraph {
             first_callee[function + 1] += first_callee[function];
             is_root[function] |= facts[function].called_from_outside;
         }
-        let (component, n_components) = components(n_functions, &calls);
+        let callees: Vec<FunctionId> = calls.iter().map(|call| call.callee).collect();
+        let (component, n_components) = components(&first_callee, &callees);
         let mut graph = CallGraph {
             first_callee,
-            callees: calls.iter().map(|call| call.callee).collect(),
+            callees,
             facts,
             is_root,
             component,
@@ -206,19 +205,93 @@ impl FunctionId {
     }
 }
 
-/// Kosaraju's algorithm, because petgraph's version of Tarjan's is recursive and call chains are long.
-fn components(n_functions: usize, calls: &[Call]) -> (Vec<ComponentId>, usize) {
-    let mut graph = DiGraph::<(), (), u32>::with_capacity(n_functions, calls.len());
-    let nodes: Vec<_> = (0..n_functions).map(|_| graph.add_node(())).collect();
-    for call in calls {
-        graph.add_edge(nodes[call.caller.index()], nodes[call.callee.index()], ());
-    }
-    let components = kosaraju_scc(&graph);
-    let mut component_of = vec![ComponentId(0); n_functions];
-    for (id, members) in components.iter().enumerate() {
-        for member in members {
-            component_of[member.index()] = ComponentId(id as u32);
+/// Strongly connected components, numbered as they are completed: callees before callers.
+///
+/// Tarjan's algorithm with a stack of its own, because chains of calls are long. A function keeps the smallest number of discovery
+/// that it or what it leads to can get back to; if that is its own, it is the first of its component to be found, and the others are
+/// behind it on the stack of those without a component.
+struct Components<'a> {
+    /// As in [`CallGraph`].
+    first_callee: &'a [u32],
+    callees: &'a [FunctionId],
+    /// Number of discovery, and then the smallest that the function gets back to.
+    lowest: Vec<u32>,
+    component: Vec<ComponentId>,
+    n_components: usize,
+    /// Functions that have been found and have no component yet.
+    open: Vec<FunctionId>,
+}
+
+const UNSEEN: u32 = u32::MAX;
+const NO_COMPONENT: ComponentId = ComponentId(u32::MAX);
+
+/// Returns the component of every function, and how many there are.
+fn components(first_callee: &[u32], callees: &[FunctionId]) -> (Vec<ComponentId>, usize) {
+    let n_functions = first_callee.len() - 1;
+    let mut search = Components {
+        first_callee,
+        callees,
+        lowest: vec![UNSEEN; n_functions],
+        component: vec![NO_COMPONENT; n_functions],
+        n_components: 0,
+        open: Vec::new(),
+    };
+    let mut n_found = 0;
+    for root in (0..n_functions as u32).map(FunctionId) {
+        if search.lowest[root.index()] == UNSEEN {
+            search.from(root, &mut n_found);
         }
     }
-    (component_of, components.len())
+    (search.component, search.n_components)
+}
+
+impl Components<'_> {
+    fn from(&mut self, root: FunctionId, n_found: &mut u32) {
+        // Functions on the way from the root, with their numbers of discovery and where in `callees` they are.
+        let mut way = vec![self.find(root, n_found)];
+        while let Some((function, number, next)) = way.last_mut() {
+            let (function, number) = (*function, *number);
+            if *next < self.first_callee[function.index() + 1] {
+                let callee = self.callees[*next as usize];
+                *next += 1;
+                if self.lowest[callee.index()] == UNSEEN {
+                    way.push(self.find(callee, n_found));
+                } else if self.component[callee.index()] == NO_COMPONENT {
+                    self.lower(function, callee);
+                }
+                continue;
+            }
+            way.pop();
+            if self.lowest[function.index()] == number {
+                self.close(function);
+            } else if let Some(&(caller, ..)) = way.last() {
+                self.lower(caller, function);
+            }
+        }
+    }
+
+    fn find(&mut self, function: FunctionId, n_found: &mut u32) -> (FunctionId, u32, u32) {
+        let number = *n_found;
+        *n_found += 1;
+        self.lowest[function.index()] = number;
+        self.open.push(function);
+        (function, number, self.first_callee[function.index()])
+    }
+
+    /// The caller gets back to wherever the callee does.
+    fn lower(&mut self, caller: FunctionId, callee: FunctionId) {
+        self.lowest[caller.index()] = self.lowest[caller.index()].min(self.lowest[callee.index()]);
+    }
+
+    /// Makes a component of what has been found since `first`.
+    fn close(&mut self, first: FunctionId) {
+        let id = ComponentId(self.n_components as u32);
+        self.n_components += 1;
+        while let Some(function) = self.open.pop() {
+            self.component[function.index()] = id;
+            if function == first {
+                break;
+            }
+        }
+    }
 }

@@ -44,6 +44,7 @@ mod pieces;
 pub mod registers;
 pub mod returning;
 mod scout;
+pub mod semantics;
 mod stack;
 mod tables;
 pub mod timing;

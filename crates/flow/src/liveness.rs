@@ -322,7 +322,8 @@ fn killed_flags(insn: &Instruction) -> LiveSet {
     }
     let written = insn.rflags_written() | insn.rflags_cleared() | insn.rflags_set();
     match insn.mnemonic() {
-        Mnemonic::Shl
+        Mnemonic::Sal
+        | Mnemonic::Shl
         | Mnemonic::Shr
         | Mnemonic::Sar
         | Mnemonic::Rol

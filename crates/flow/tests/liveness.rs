@@ -47,6 +47,7 @@ fn writes_that_may_not_happen() {
     check(&[0x48, 0xc1, 0xe0, 0x03], "rax", "cf pf zf sf"); // shl rax, 3: overflow and adjust are undefined
     check(&[0x48, 0xc1, 0xef, 0x20], "rdi", "cf pf zf sf"); // shr rdi, 32: six bits of the count are used
     check(&[0xc1, 0xef, 0x20], "rdi", "rdi"); // shr edi, 32: five are
+    check(&[0x48, 0xd3, 0xf1], "rcx", ""); // shl rcx, cl in the encoding that nobody uses
     check(&[0xc0, 0xd0, 0x09], "al", ""); // rcl al, 9: where it was
     check(&[0xf3, 0xa6], "rcx rsi rdi df", ""); // repe cmpsb: a count of zero keeps the flags
     check(&[0xf3, 0xac], "al rcx rsi df", ""); // rep lodsb

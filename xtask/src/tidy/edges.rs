@@ -23,7 +23,9 @@ const RULES: &[Rule] = &[
         ],
         pure: false,
     },
-    Rule { name: "emit", may_use: &["flow", "image", "wire"], pure: true },
+    // `emit-verify` for its tests only.
+    Rule { name: "emit", may_use: &["emit-verify", "flow", "image", "wire"], pure: true },
+    Rule { name: "emit-verify", may_use: &["emit", "flow", "image", "wire"], pure: true },
     Rule { name: "export", may_use: &["profile"], pure: true },
     Rule { name: "flow", may_use: &["image"], pure: true },
     Rule { name: "image", may_use: &[], pure: true },

@@ -64,7 +64,8 @@ impl Selection {
     }
 
     /// What is noted at a place.
-    pub(crate) fn at(&self, at: Original) -> Events {
+    #[must_use]
+    pub fn at(&self, at: Original) -> Events {
         self.0.binary_search_by_key(&at.0, |place| place.0.0).map_or(Events::NONE, |index| self.0[index].1)
     }
 

@@ -213,7 +213,8 @@ pub enum CellKind {
 
 impl CellKind {
     /// Whether `to` is a key.
-    pub(crate) fn has_key(self) -> bool {
+    #[must_use]
+    pub fn has_key(self) -> bool {
         matches!(self, CellKind::HashedPaths | CellKind::Context | CellKind::CallSite)
     }
 

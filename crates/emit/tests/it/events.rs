@@ -149,7 +149,7 @@ fn check_selected(file: &[u8], events: Events, is_wanted: impl Fn(&Candidate) ->
     let options = Options { cluster: 1, probe: Probe::Exact(Counting::Blocks), events };
     let selection = Selection::choose(&image, &flow, events, &Sequential, is_wanted);
     let copy = emit::translate_selected(&image, &flow, options, selection, &Sequential);
-    emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{fault}"));
+    emit_verify::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(ModuleCopy::from_bytes(&copy.to_bytes()).as_ref(), Ok(&copy));
     copy
 }

@@ -263,7 +263,7 @@ fn paths_are_counted_exactly() {
         let image = parse(&file);
         let flow = analyze(&image, by);
         if by == By::Guide {
-            assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
+            assert_eq!(emit_verify::verify(&image, &flow, &copy), Ok(()));
         }
         let blocks = blocks_of_paths(&flow, &copy, counting.truncation(), &result);
         // A path that longjmp cuts off is never counted, and one that it begins is not counted here; nor one that begins behind a call

@@ -105,7 +105,7 @@ fn program(optimization: &str) -> Vec<u8> {
 fn translate(image: &Image<'_>, probe: Probe) -> (ModuleFlow, ModuleCopy) {
     let flow = flow::analyze(image, &Sequential);
     let copy = emit::translate(image, &flow, Options { cluster: 0, probe, events: Events::default() }, &Sequential);
-    assert_eq!(emit::verify(image, &flow, &copy), Ok(()));
+    assert_eq!(emit_verify::verify(image, &flow, &copy), Ok(()));
     (flow, copy)
 }
 

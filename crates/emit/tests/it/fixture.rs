@@ -46,6 +46,6 @@ pub fn check(image: &Image<'_>, name: &str, probe: Probe) -> ModuleCopy {
 #[track_caller]
 pub fn check_with(image: &Image<'_>, name: &str, probe: Probe, events: Events) -> ModuleCopy {
     let (flow, copy) = translate_with(image, probe, events);
-    emit::verify(image, &flow, &copy).unwrap_or_else(|fault| panic!("{name}, {probe:?}: {fault}"));
+    emit_verify::verify(image, &flow, &copy).unwrap_or_else(|fault| panic!("{name}, {probe:?}: {fault}"));
     copy
 }

@@ -6,6 +6,7 @@ mod exact;
 mod execution;
 mod fixture;
 mod golden;
+mod lies;
 mod mutation;
 mod noting;
 mod placing;

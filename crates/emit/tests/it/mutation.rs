@@ -34,7 +34,7 @@ impl<'data> Subject<'data> {
     fn new(file: &'data [u8], probe: Probe, events: Events) -> Subject<'data> {
         let image = parse(file);
         let (flow, copy) = translate_with(&image, probe, events);
-        assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
+        assert_eq!(emit_verify::verify(&image, &flow, &copy), Ok(()));
         let (bytes, layout) = copy.to_bytes_with_layout();
         let subject = Subject { image, flow, bytes, layout };
         // Otherwise all changes would be noticed, for the wrong reason.
@@ -51,7 +51,7 @@ impl<'data> Subject<'data> {
     }
 
     fn is_noticed(&self, change: impl FnOnce(&mut [u8])) -> bool {
-        self.changed(change).is_none_or(|copy| emit::verify(&self.image, &self.flow, &copy).is_err())
+        self.changed(change).is_none_or(|copy| emit_verify::verify(&self.image, &self.flow, &copy).is_err())
     }
 
     /// Where to start, in bytes of code. What all functions share has nothing to do with events, and need not be in use; but the last of it is what

@@ -143,7 +143,7 @@ fn bursts_note_what_single_stepping_sees() {
     let events =
         Events::LOADS | Events::ADDRESSES | Events::CALL_TARGETS | Events::JUMP_TARGETS | Events::BRANCH_TARGETS;
     let copy = emit::translate(&image, &flow, Options { cluster: 0, probe: Probe::Trace, events }, &Sequential);
-    assert_eq!(emit::verify(&image, &flow, &copy), Ok(()));
+    assert_eq!(emit_verify::verify(&image, &flow, &copy), Ok(()));
     assert_eq!(BURST_EMPTY, (2 * u64::from(N_BURST_EVENTS)).wrapping_neg());
     let harness = image.sections().iter().find(|section| section.name == "harness").expect("a section").range;
     let (functions, printed) = run(&file, &copy, 100);

@@ -32,7 +32,7 @@ fn verify_with(path: &str, min_functions: u64, kinds: impl IntoIterator<Item = (
     let flow = flow::analyze(&image, &Sequential);
     for (probe, events) in sampled(kinds.into_iter(), one_in) {
         let copy = emit::translate(&image, &flow, Options { cluster: 1, probe, events }, &Sequential);
-        emit::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{path}, {probe:?}: {fault}"));
+        emit_verify::verify(&image, &flow, &copy).unwrap_or_else(|fault| panic!("{path}, {probe:?}: {fault}"));
         let statistics = copy.statistics();
         assert!(statistics.functions >= min_functions, "{path}: {statistics:?}");
         assert_eq!(copy.entries().count() as u64, statistics.instructions, "{path}");

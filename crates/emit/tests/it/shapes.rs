@@ -74,7 +74,7 @@ fn copies_verify_in_every_cluster() {
         for probe in exact.into_iter().chain([Probe::Trace]) {
             let options = Options { cluster, probe, events: Events::default() };
             let copy = emit::translate(&image, &flow, options, &Sequential);
-            assert_eq!(emit::verify(&image, &flow, &copy), Ok(()), "{probe:?} in cluster {cluster}");
+            assert_eq!(emit_verify::verify(&image, &flow, &copy), Ok(()), "{probe:?} in cluster {cluster}");
         }
     }
 }
@@ -101,7 +101,7 @@ fn restartable_sequences_have_no_copy() {
     let (flow, copy) = translate(&image, Probe::Trace);
     assert_eq!(copy.statistics().skipped_for(SkipReason::RestartableSequence), 1, "{:?}", copy.statistics());
     assert_eq!(copy.statistics().leaving_for(EndReason::NoCopy), 1, "the call has no copy to go to");
-    emit::verify(&image, &flow, &copy).expect("the rest is right");
+    emit_verify::verify(&image, &flow, &copy).expect("the rest is right");
 }
 
 #[test]

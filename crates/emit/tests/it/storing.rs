@@ -106,7 +106,7 @@ proptest! {
         if let Ok(copy) = ModuleCopy::from_bytes(&bytes) {
             let image = parse(&counted().file);
             let flow = flow::analyze(&image, &flow::Sequential);
-            let _ = emit::verify(&image, &flow, &copy);
+            let _ = emit_verify::verify(&image, &flow, &copy);
         }
     }
 }

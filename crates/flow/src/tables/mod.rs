@@ -4,7 +4,7 @@
 //! Matching instruction patterns breaks with every compiler, with spilled indices and with table addresses that were hoisted
 //! out of a loop.
 //!
-//! **Method.** Interpret the function symbolically ([`interpret`]) to a fixed point over its graph, so that at each indirect
+//! **Method.** Interpret the function symbolically ([`crate::semantics`]) to a fixed point over its graph, so that at each indirect
 //! jump the target is an expression such as `T + sext32(load4(T + 4 * x))`, and comparisons on the way have left bounds on
 //! values such as `x <= 25`. Then do not match the expression: find the one sub-expression on which everything else depends
 //! and whose values are bounded (the *index*), and evaluate the target for each of its values, reading the tables from the
@@ -19,10 +19,7 @@
 //! not derived from a table in constant memory, is a tail call. Nothing is known of a pointer that depends on a register which a call before it may
 //! have changed: such code knows the callee, and what the register holds may be the address of a table. Everything else stays unresolved, with a reason.
 
-mod interpret;
 mod resolve;
-mod state;
-mod value;
 
 use image::{Image, Svma};
 use rustc_hash::FxHashMap;
@@ -33,11 +30,9 @@ use crate::cfg::{Cfg, EdgeKind, EntryKind};
 use crate::graph::BlockId;
 use crate::listing::Listing;
 use crate::order::Order;
+use crate::semantics::{Interpreter, Merged, Place, RSP, State, Value, Values, refine};
 use crate::transfer::Transfer;
-use interpret::{Interpreter, refine};
 pub(crate) use resolve::Surface;
-use state::{Merged, State};
-use value::{Place, Value, Values};
 
 /// The symbolic state at the end of every block of one function.
 ///
@@ -238,7 +233,7 @@ impl<'a, 'data> Interpretation<'a, 'data> {
 
     /// Whether the stack pointer is where it was on entry, as far as the interpretation can tell.
     fn at_entry_height(&self, state: &State) -> bool {
-        let stack = self.interpreter.values.get(state.registers[interpret::RSP]);
-        stack == Value::Entry(Place::Register(interpret::RSP as u8))
+        let stack = self.interpreter.values.get(state.registers[RSP]);
+        stack == Value::Entry(Place::Register(RSP as u8))
     }
 }

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use image::{Svma, SvmaRange};
 
 use super::Interpretation;
-use super::state::{Interval, State};
-use super::value::{Value, ValueId, low_mask, sign_extend};
 use crate::clobbers::UNDEFINED_BEHIND_CALL;
 use crate::graph::BlockId;
 use crate::indirect::{Bound, JumpTable, Reason, Resolution};
+use crate::semantics::{Interval, State, Value, ValueId, low_mask, sign_extend};
 use crate::transfer::Transfer;
 
 /// What the surroundings of a function say about addresses.

@@ -1,0 +1,169 @@
+//! What must be noted, by the original instructions alone.
+
+use emit::Events;
+use flow::FunctionFlow;
+use flow::graph::BlockId;
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+use wire::events::Kind;
+
+use super::{Landing, Operand, Origin, Original, Place, Site, Svma, Walker, loaded};
+use crate::liveness::Set;
+use crate::liveness::effects::{Effect, Effects};
+
+/// An event that must be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub origin: Origin,
+    pub site: u32,
+    pub tag: u32,
+}
+
+/// Registers in which functions get arguments, in order.
+const ARGUMENT_REGISTERS: [Register; 6] =
+    [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
+
+impl Walker<'_, '_> {
+    /// What must be noted behind an instruction that the copy has taken over.
+    pub fn event_behind(&self, site: Site<'_>) -> Option<Expected> {
+        let register = register_to_note(site.insn).filter(|_| self.notes(site.original, Events::LOADS))?;
+        Some(self.expected(site.original, Kind::Load, Origin::Register(register)))
+    }
+
+    /// The block where a walk has arrived at its start.
+    fn block_of(&self, landing: &Landing) -> Option<(&FunctionFlow, BlockId)> {
+        let at = self.module.base.offset(u64::from(landing.block.0));
+        let own = self.function.filter(|_| self.module.owned_block_at(self.id, at).is_some());
+        let function = own.or_else(|| self.module.flow.function_at(at))?;
+        Some((function, function.cfg.block_at(at)?))
+    }
+
+    /// The instruction where a walk has arrived, unless that is before a probe.
+    pub fn instruction_at(&self, landing: &Landing) -> Option<Instruction> {
+        let at = self.module.base.offset(u64::from(landing.block.0));
+        let end = match landing.place {
+            Place::Before => return None,
+            Place::Within => self.block_end,
+            Place::First => self.block_of(landing).map(|(function, block)| function.cfg.block(block).range.end)?,
+        };
+        // One that reaches beyond its block, which data may look like, is not executed by the copy.
+        let bytes = self.module.image.read(at, (end - at) as usize).unwrap_or_default();
+        let insn = Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE).decode();
+        (!insn.is_invalid()).then_some(insn)
+    }
+
+    /// What must be noted where a walk has arrived, in order.
+    pub fn expected_before(&self, landing: &Landing) -> Vec<Expected> {
+        let original = landing.block;
+        let first = self.block_of(landing).filter(|_| landing.place == Place::First);
+        let mut all = first.map_or(Vec::new(), |(function, block)| self.expected_arguments(function, block, original));
+        let Some(insn) = self.instruction_at(landing) else { return all };
+        let memory = self.memory_operand(&insn);
+        if let Some(operand) =
+            memory.filter(|_| self.notes(original, Events::ADDRESSES) && names_what_it_accesses(&insn))
+        {
+            all.push(self.expected(original, Kind::Address, Origin::Address(operand)));
+        }
+        let is_call = insn.code() == Code::Call_rm64;
+        if let Some(Operand { base, index: Register::None, .. }) = memory
+            && is_call
+            && self.notes(original, Events::METHOD_TABLES)
+            && !matches!(base, Register::None | Register::RIP | Register::RSP | Register::RBP)
+        {
+            all.push(self.expected(original, Kind::MethodTable, Origin::Register(base.number())));
+        }
+        let is_jump = insn.code() == Code::Jmp_rm64 && insn.memory_base() != Register::RIP;
+        let origin = match insn.op0_kind() {
+            OpKind::Register => Some(Origin::Register(insn.op0_register().full_register().number())),
+            _ => memory.map(Origin::Loaded),
+        };
+        if let Some(origin) = origin.filter(|_| is_call && self.notes(original, Events::CALL_TARGETS)) {
+            all.push(self.expected(original, Kind::CallTarget, origin));
+        }
+        if let Some(origin) = origin.filter(|_| is_jump && self.notes(original, Events::JUMP_TARGETS)) {
+            all.push(self.expected(original, Kind::JumpTarget, origin));
+        }
+        if let Some(origin) = self.outcome(&insn).filter(|_| self.notes(original, Events::BRANCH_TARGETS)) {
+            all.push(self.expected(original, Kind::BranchTarget, origin));
+        }
+        all
+    }
+
+    /// Where a conditional jump goes on, unless a counter decides, or the copy cannot name both ways.
+    fn outcome(&self, insn: &Instruction) -> Option<Origin> {
+        let is_on_flags = insn.is_jcc_short_or_near() && insn.op0_kind() == OpKind::NearBranch64;
+        let address = |way: u64| self.module.is_nameable(Svma(way)).then(|| loaded(self.module.base, Svma(way)));
+        let [taken, behind] = [insn.near_branch_target(), insn.next_ip()].map(address);
+        is_on_flags.then_some(())?;
+        Some(Origin::Outcome { condition: insn.condition_code(), taken: taken?, behind: behind? })
+    }
+
+    fn notes(&self, original: Original, events: Events) -> bool {
+        let noted = match self.index.copy.selection() {
+            Some(selection) => selection.at(original),
+            None => self.index.copy.events(),
+        };
+        noted.has(events)
+    }
+
+    fn expected(&self, original: Original, kind: Kind, origin: Origin) -> Expected {
+        Expected { origin, site: self.record(original), tag: kind.tag() }
+    }
+
+    /// The memory operand of an instruction as the copy must name it.
+    pub fn memory_operand(&self, insn: &Instruction) -> Option<Operand> {
+        (0..insn.op_count()).find(|&op| insn.op_kind(op) == OpKind::Memory)?;
+        let operand = Operand::of(insn)?;
+        if operand.base == Register::RIP {
+            let target = Svma(operand.displacement);
+            return self
+                .module
+                .is_nameable(target)
+                .then(|| Operand { displacement: loaded(self.module.base, target), ..operand });
+        }
+        // No displacement of four bytes.
+        i32::try_from(operand.displacement as i64).ok().map(|_| operand)
+    }
+
+    /// What must be noted at the start of a function: registers for arguments that its first block reads before it overwrites them. Nothing if that
+    /// is also reached from within.
+    fn expected_arguments(&self, function: &FunctionFlow, block: BlockId, original: Original) -> Vec<Expected> {
+        let is_entry = function.cfg.block(block).range.start == function.entry;
+        if !is_entry || !self.notes(original, Events::ARGUMENTS) || !function.cfg.graph.in_edges(block).is_empty() {
+            return Vec::new();
+        }
+        let mut effects = Effects::new();
+        let mut effect = |insn: &Instruction| match insn.code() {
+            Code::Syscall => Effect::SYSTEM_CALL,
+            _ => effects.of(insn),
+        };
+        let all: Vec<Effect> = function.cfg.instructions(self.module.image, block).map(|insn| effect(&insn)).collect();
+        let n_transfers = usize::from(function.cfg.block(block).transfer.ends_block());
+        let straight = &all[..all.len() - n_transfers];
+        let read = straight.iter().rev().fold(Set::NONE, |behind, effect| effect.before(behind));
+        let arguments = ARGUMENT_REGISTERS.into_iter().map(Register::number).enumerate();
+        let arguments = arguments.filter(|&(_, number)| read.has_register(number));
+        arguments
+            .map(|(index, number)| self.expected(original, Kind::Argument(index as u8), Origin::Register(number)))
+            .collect()
+    }
+}
+
+/// The register whose value must be noted behind an instruction: one of at least 32 bits that a move fills from memory.
+fn register_to_note(insn: &Instruction) -> Option<usize> {
+    let is_move = matches!(insn.mnemonic(), Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd);
+    let to = insn.op0_register();
+    let is_load = is_move && insn.op0_kind() == OpKind::Register && insn.op1_kind() == OpKind::Memory;
+    let is_short_form = matches!(insn.code(), Code::Mov_EAX_moffs32 | Code::Mov_RAX_moffs64);
+    // `movsxd` without a 64-bit operand is a strange way to write `mov`.
+    let is_odd = insn.mnemonic() == Mnemonic::Movsxd && insn.code() != Code::Movsxd_r64_rm32;
+    (is_load && !is_short_form && !is_odd && (to.is_gpr32() || to.is_gpr64())).then(|| to.full_register().number())
+}
+
+/// Whether the memory operand is what the instruction accesses: not where the stack pointer moves first, nor if nothing is accessed.
+fn names_what_it_accesses(insn: &Instruction) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    let is_access = |access: OpAccess| access != OpAccess::NoMemAccess;
+    !insn.is_stack_instruction() && factory.info(insn).used_memory().iter().any(|memory| is_access(memory.access()))
+}
