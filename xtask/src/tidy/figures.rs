@@ -1,4 +1,4 @@
-//! Figures in README.md are those of docs/results.md.
+//! Figures in README.md are those of docs/lab/results.md.
 //!
 //! A row of a table in README.md whose first cell names claims has only numbers that were found for them.
 
@@ -8,7 +8,7 @@ use crate::tidy::Complaint;
 use crate::workspace::Workspace;
 
 const README: &str = "README.md";
-const RESULTS: &str = "docs/results.md";
+const RESULTS: &str = "docs/lab/results.md";
 /// The column of the first table of results that has what was found.
 const OURS: usize = 4;
 const N_COLUMNS: usize = 7;
@@ -79,12 +79,12 @@ mod tests {
         assert_eq!(
             complaints("text\n| P1 | cost | 1.2 %, 98.54 %, 3.3 |\n"),
             [
-                "README.md:2: docs/results.md has no 1.2 for P1",
-                "README.md:2: docs/results.md has no 3.3 for P1",
-                "README.md:2: docs/results.md has no 98.54 for P1",
+                "README.md:2: docs/lab/results.md has no 1.2 for P1",
+                "README.md:2: docs/lab/results.md has no 3.3 for P1",
+                "README.md:2: docs/lab/results.md has no 98.54 for P1",
             ]
         );
-        assert_eq!(complaints("| P2, P9 | | 99.9 % |\n"), ["README.md:1: docs/results.md has no 99.9 for P2, P9"]);
+        assert_eq!(complaints("| P2, P9 | | 99.9 % |\n"), ["README.md:1: docs/lab/results.md has no 99.9 for P2, P9"]);
     }
 
     #[test]
