@@ -18,24 +18,46 @@ const RULES: &[Rule] = &[
     Rule { name: "center", may_use: &["export", "profile", "store"], pure: false },
     Rule {
         name: "cli",
-        may_use: &["attach", "emit", "export", "flow", "image", "profile", "sampling", "store", "wire"],
+        may_use: &[
+            "attach", "emit", "export", "flow", "image", "profile", "recorder", "sampling", "store", "symbols", "wire",
+        ],
         pure: false,
     },
-    Rule { name: "emit", may_use: &["flow", "image", "wire"], pure: true },
+    Rule { name: "emit", may_use: &["emit-verify", "flow", "image", "wire"], pure: true },
+    Rule { name: "emit-verify", may_use: &["emit", "flow", "image", "wire"], pure: true },
     Rule { name: "export", may_use: &["profile"], pure: true },
     Rule { name: "flow", may_use: &["image"], pure: true },
     Rule { name: "image", may_use: &[], pure: true },
     Rule {
         name: "lab",
         may_use: &[
-            "attach", "center", "cli", "emit", "export", "flow", "image", "profile", "sampling", "store", "wire",
+            "attach",
+            "center",
+            "cli",
+            "emit",
+            "emit-verify",
+            "export",
+            "flow",
+            "image",
+            "profile",
+            "recorder",
+            "sampling",
+            "store",
+            "symbols",
+            "wire",
         ],
         pure: false,
     },
     Rule { name: "profile", may_use: &[], pure: true },
+    Rule {
+        name: "recorder",
+        may_use: &["attach", "emit", "flow", "image", "profile", "sampling", "store", "symbols", "wire"],
+        pure: false,
+    },
     Rule { name: "runtime", may_use: &["sampling", "wire"], pure: false },
     Rule { name: "sampling", may_use: &[], pure: true },
     Rule { name: "store", may_use: &["profile"], pure: false },
+    Rule { name: "symbols", may_use: &["flow", "image", "profile"], pure: false },
     Rule { name: "wire", may_use: &[], pure: true },
     Rule { name: "xtask", may_use: &[], pure: false },
 ];
@@ -76,6 +98,11 @@ pub fn check(workspace: &Workspace) -> Vec<Complaint> {
         }
     }
     complaints
+}
+
+/// Returns whether the table says that a crate is pure.
+pub fn is_pure(name: &str) -> bool {
+    RULES.iter().any(|rule| rule.name == name && rule.pure)
 }
 
 /// Crates of the design that are not on disk yet.
