@@ -297,12 +297,11 @@ mod tests {
             "// one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen\n\
              // 16000000 - seventeen\n"
         );
-        let text =
-            "// one two three four five six seven eight nine ten eleven twelve thirteen fourteen `fif teen six` teen\n";
+        let text = "// one two three four five six seven eight nine ten eleven twelve thirteen fourteen `fifteen and sixteen` end\n";
         assert_eq!(
             rust(text),
             "// one two three four five six seven eight nine ten eleven twelve thirteen fourteen\n\
-             // `fif teen six` teen\n"
+             // `fifteen and sixteen` end\n"
         );
     }
 
