@@ -30,7 +30,7 @@ usage: cargo xtask COMMAND
   tidy       check documents against the program and against each other, crate edges, purity, file headers and sizes,
              words of the glossary, figures of the README, and the width of Markdown and comments
   tidy --wrap
-             wrap over-long comments of sources at 100 columns, in place
+             wrap over-long lines of comments and of Markdown at 100 columns, in place
   claims     build strobe and its lab, install programs and other profilers that are missing, measure every claim
              and write report/; options and names of claims are those of `strobe-lab claims`
   packages   install the Debian packages that the tests need

@@ -47,10 +47,14 @@ pub fn run(workspace: &Workspace, strobe: fn() -> Command) -> Result<()> {
     }
 }
 
-/// Wraps the comments of all sources, in place, and says which files changed.
+/// Wraps comments and Markdown of the whole workspace, in place, and says which files changed.
 pub fn wrap(workspace: &Workspace) -> Result<()> {
-    for file in workspace.files.iter().filter(|file| widths::has_comments(file)) {
-        let wrapped = wrap::wrap(&file.text, file.is_rust());
+    for file in &workspace.files {
+        let wrapped = match widths::kind(file) {
+            Some(widths::Kind::Markdown) => wrap::wrap_markdown(&file.text),
+            Some(widths::Kind::Source) => wrap::wrap(&file.text, file.is_rust()),
+            None => continue,
+        };
         if wrapped != file.text {
             fs::write(workspace::root().join(&file.path), wrapped).with_context(|| file.path.clone())?;
             println!("{}", file.path);

@@ -16,28 +16,36 @@ pub fn check(workspace: &Workspace) -> Vec<Complaint> {
     workspace.files.iter().flat_map(of_file).collect()
 }
 
-fn of_file(file: &TextFile) -> Vec<Complaint> {
-    let (lines, what) = if file.is_markdown() {
-        (markdown_lines(&file.text), "line")
-    } else if has_comments(file) {
-        (wrap::over_long(&file.text, file.is_rust()), "comment")
+/// What is wrapped, and how.
+pub enum Kind {
+    Markdown,
+    Source,
+}
+
+/// Returns how the lines of a file are wrapped, if they are.
+pub fn kind(file: &TextFile) -> Option<Kind> {
+    let is_generated = || file.text.lines().take(N_TOP_LINES).any(|line| line.contains(GENERATED));
+    if file.is_markdown() {
+        (!is_generated()).then_some(Kind::Markdown)
     } else {
-        return Vec::new();
+        let is_c = C_SUFFIXES.iter().any(|suffix| file.path.ends_with(suffix));
+        (file.is_rust() || is_c).then_some(Kind::Source)
+    }
+}
+
+fn of_file(file: &TextFile) -> Vec<Complaint> {
+    let (lines, what) = match kind(file) {
+        Some(Kind::Markdown) => (markdown_lines(&file.text), "line"),
+        Some(Kind::Source) => (wrap::over_long(&file.text, file.is_rust()), "comment"),
+        None => return Vec::new(),
     };
-    let advice = if what == "comment" { "; `cargo xtask tidy --wrap` wraps it" } else { "" };
-    let complaint = |line| format!("{}:{line}: a {what} of more than {MAX_COLUMNS} columns{advice}", file.path);
+    let complaint = |line| {
+        format!("{}:{line}: a {what} of more than {MAX_COLUMNS} columns; `cargo xtask tidy --wrap` wraps it", file.path)
+    };
     lines.into_iter().map(complaint).collect()
 }
 
-/// Returns whether comments of this file are looked at.
-pub fn has_comments(file: &TextFile) -> bool {
-    file.is_rust() || C_SUFFIXES.iter().any(|suffix| file.path.ends_with(suffix))
-}
-
 fn markdown_lines(text: &str) -> Vec<usize> {
-    if text.lines().take(N_TOP_LINES).any(|line| line.contains(GENERATED)) {
-        return Vec::new();
-    }
     let fenced = markdown::fenced_lines(text);
     let is_free = |line: &str| line.trim_start().starts_with('|') || line.contains("](") || line.contains("://");
     let long = text
@@ -63,7 +71,9 @@ mod tests {
         let text = format!("{long}\n| {long} |\n```\n{long}\n```\n[{long}](a.md)\n<https://{long}>\nshort\n{long}\n");
         assert_eq!(
             complaints("a.md", &text),
-            ["a.md:1: a line of more than 100 columns", "a.md:9: a line of more than 100 columns"]
+            [1, 9].map(|line| {
+                format!("a.md:{line}: a line of more than 100 columns; `cargo xtask tidy --wrap` wraps it")
+            })
         );
         let generated = format!("# Results\n\nWritten by a program; do not edit.\n\n{long}\n");
         assert_eq!(complaints("a.md", &generated), Vec::<Complaint>::new());

@@ -1,6 +1,6 @@
-//! Wraps comments at 100 columns.
+//! Wraps comments and Markdown at 100 columns.
 //!
-//! Only lines that are comments as a whole are touched: `//`, `///` and `//!` in Rust and C, and blocks that open with `/*`
+//! Of sources, only lines that are comments as a whole are touched: `//`, `///` and `//!` in Rust and C, and blocks that open with `/*`
 //! and go on with ` *` in C. A paragraph is filled anew from its first over-long line to its end; what is above stays as its
 //! author broke it. Code in fences, indented code, tables, headings and words that are longer than a line stay, a list keeps
 //! its indentation, and code between backquotes stays on one line. Nothing else in a file changes.
@@ -42,6 +42,11 @@ pub fn wrap(text: &str, is_rust: bool) -> String {
         at = end;
     }
     wrapped.join("\n")
+}
+
+/// Wraps a document of Markdown.
+pub fn wrap_markdown(text: &str) -> String {
+    lines_of(&text.split('\n').collect::<Vec<_>>(), 0).join("\n")
 }
 
 /// Returns the numbers of the lines of a file that [`wrap`] would make shorter, from 1.
@@ -318,5 +323,15 @@ mod tests {
             )
         );
         assert_eq!(over_long(&text, false), [1, 4]);
+    }
+
+    #[test]
+    fn markdown_is_wrapped_outside_of_code_and_tables() {
+        let text = format!("# {LONG}\n\n{LONG}\nend\n\n| {LONG} |\n```\n{LONG}\n```\n* {LONG}\n");
+        let half = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen";
+        assert_eq!(
+            wrap_markdown(&text),
+            format!("# {LONG}\n\n{half}\nseventeen end\n\n| {LONG} |\n```\n{LONG}\n```\n* {half}\n  seventeen\n")
+        );
     }
 }
