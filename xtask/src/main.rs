@@ -27,7 +27,10 @@ usage: cargo xtask COMMAND
              each run: STROBE_TEST_SEED=N repeats that of an earlier run
   test --full
              the same, with all of them
-  tidy       check documents against crates, crate edges, file headers and sizes
+  tidy       check documents against the program and against each other, crate edges, purity, file headers and sizes,
+             words of the glossary, figures of the README, and the width of Markdown and comments
+  tidy --wrap
+             wrap over-long lines of comments and of Markdown at 100 columns, in place
   claims     build strobe and its lab, install programs and other profilers that are missing, measure every claim
              and write report/; options and names of claims are those of `strobe-lab claims`
   packages   install the Debian packages that the tests need
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["test"] => test(false),
         ["test", "--full"] => test(true),
         ["tidy"] => tidy(),
+        ["tidy", "--wrap"] => wrap(),
         ["claims", ref options @ ..] => claims(options),
         ["packages"] => install_packages(),
         ["help" | "--help" | "-h"] => {
@@ -110,6 +114,10 @@ fn claims(options: &[&str]) -> Result<()> {
 
 fn tidy() -> Result<()> {
     tidy::run(&Workspace::load()?, steps::strobe)
+}
+
+fn wrap() -> Result<()> {
+    tidy::wrap(&Workspace::load()?)
 }
 
 fn install_packages() -> Result<()> {

@@ -19,7 +19,7 @@ use crate::{APPLICATION_ID, Error, SCHEMA_VERSION};
 /// How long a write waits for readers of the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A process of which raw bursts are kept.
+/// A process whose burst logs are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub(crate) i64);
 

@@ -32,7 +32,19 @@ const RULES: &[Rule] = &[
     Rule {
         name: "lab",
         may_use: &[
-            "attach", "center", "cli", "emit", "export", "flow", "image", "profile", "recorder", "sampling", "store",
+            "attach",
+            "center",
+            "cli",
+            "emit",
+            "emit-verify",
+            "export",
+            "flow",
+            "image",
+            "profile",
+            "recorder",
+            "sampling",
+            "store",
+            "symbols",
             "wire",
         ],
         pure: false,
@@ -87,6 +99,11 @@ pub fn check(workspace: &Workspace) -> Vec<Complaint> {
         }
     }
     complaints
+}
+
+/// Returns whether the table says that a crate is pure.
+pub fn is_pure(name: &str) -> bool {
+    RULES.iter().any(|rule| rule.name == name && rule.pure)
 }
 
 /// Crates of the design that are not on disk yet.

@@ -7,14 +7,21 @@ mod commands;
 mod documents;
 mod edges;
 mod figures;
+mod glossary;
+mod links;
 mod markdown;
+mod purity;
+mod scan;
 mod sources;
+mod widths;
+mod wrap;
 
+use std::fs;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 
 /// One line: `place: what is wrong`.
 pub type Complaint = String;
@@ -22,8 +29,12 @@ pub type Complaint = String;
 /// `strobe` makes a command that runs strobe, for its help.
 pub fn run(workspace: &Workspace, strobe: fn() -> Command) -> Result<()> {
     let mut complaints = edges::check(workspace);
+    complaints.extend(purity::check(workspace));
     complaints.extend(documents::check(workspace));
+    complaints.extend(links::check(workspace));
+    complaints.extend(glossary::check(workspace));
     complaints.extend(figures::check(workspace));
+    complaints.extend(widths::check(workspace));
     complaints.extend(sources::check(workspace));
     complaints.extend(commands::check(workspace, strobe)?);
     print!("{}", sources::size_report(workspace));
@@ -34,6 +45,22 @@ pub fn run(workspace: &Workspace, strobe: fn() -> Command) -> Result<()> {
         0 => Ok(()),
         n => bail!("{n} things are not tidy"),
     }
+}
+
+/// Wraps comments and Markdown of the whole workspace, in place, and says which files changed.
+pub fn wrap(workspace: &Workspace) -> Result<()> {
+    for file in &workspace.files {
+        let wrapped = match widths::kind(file) {
+            Some(widths::Kind::Markdown) => wrap::wrap_markdown(&file.text),
+            Some(widths::Kind::Source) => wrap::wrap(&file.text, file.is_rust()),
+            None => continue,
+        };
+        if wrapped != file.text {
+            fs::write(workspace::root().join(&file.path), wrapped).with_context(|| file.path.clone())?;
+            println!("{}", file.path);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

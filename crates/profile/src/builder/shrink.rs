@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Distances that are no larger than their noise mean nothing, and then the second is taken as it is. As in [`super::weights`], the square of the share is
-//! used: where weights do say something, they stay. `docs/accuracy.md` has what it is worth.
+//! used: where weights do say something, they stay. `docs/lab/accuracy.md` has what it is worth.
 //!
 //! **Error.** What is steady need not be right. The square of a distance is that of the bias and `v`, on average; so a combination that has moved an estimate by `m`, with the share
 //! `s` of the second, has a squared bias of about `m^2 - s^2 v` beside its variance.

@@ -108,7 +108,7 @@ impl TimeModel {
     };
 
     /// Variance of the logarithm of native time over the model's, of strata of one phase among each other. Between phases none is assumed: to draw them
-    /// together by it made shares worse (`docs/accuracy.md`).
+    /// together by it made shares worse (`docs/lab/accuracy.md`).
     pub(super) fn stratum_noise(&self) -> f64 {
         const OF_REGIONS: f64 = 0.1;
         if self.is_modelled() { OF_REGIONS } else { 0.0 }
