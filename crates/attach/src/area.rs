@@ -51,13 +51,13 @@ pub(crate) struct Area<'a> {
 
 /// The word of a field of [`ThreadHeader`].
 macro_rules! field32 {
-    ($area:expr, $field:ident) => {
-        $area.memory.word32($area.start + offset_of!(ThreadHeader, $field) as u64)
+    ($area:expr, $part:ident.$field:ident) => {
+        $area.memory.word32($area.start + offset_of!(ThreadHeader, $part.$field) as u64)
     };
 }
 macro_rules! field64 {
-    ($area:expr, $field:ident) => {
-        $area.memory.word64($area.start + offset_of!(ThreadHeader, $field) as u64)
+    ($area:expr, $part:ident.$field:ident) => {
+        $area.memory.word64($area.start + offset_of!(ThreadHeader, $part.$field) as u64)
     };
 }
 
@@ -72,7 +72,8 @@ impl Arena {
         self.shape
     }
 
-    /// Hands on the words that are not zero in a range of every area, with their distance from the start of the range in bytes.
+    /// Hands on the words that are not zero in a range of every area, with their distance from the
+    /// start of the range in bytes.
     pub(crate) fn for_each_word(&self, n_areas: u32, range: Range<u64>, sink: &mut dyn FnMut(u64, u64)) -> Result<()> {
         self.visit(n_areas, range, &mut |at, word| sink(at, word.load(Ordering::Relaxed)))
     }
@@ -108,7 +109,8 @@ impl Arena {
         })
     }
 
-    /// Visits the words that are not zero. Memory that nobody has touched is skipped: looking at it would fill it.
+    /// Visits the words that are not zero. Memory that nobody has touched is skipped: looking at it
+    /// would fill it.
     fn visit(&self, n_areas: u32, range: Range<u64>, sink: &mut dyn FnMut(u64, &AtomicU64)) -> Result<()> {
         let n_areas = u64::from(n_areas).min(self.shape.n_areas as u64);
         (0..n_areas).try_for_each(|index| self.visit_one(index, range.clone(), sink))
@@ -131,7 +133,7 @@ impl Arena {
         Ok(())
     }
 
-    /// The first `n` areas, or all if there are fewer.
+    /// Returns the first `n` areas, or all if there are fewer.
     pub(crate) fn areas(&self, n: u32) -> impl Iterator<Item = Area<'_>> {
         let n = (n as usize).min(self.shape.n_areas) as u64;
         (0..n).map(|index| Area { memory: &self.memory, start: index * self.shape.area_bytes() })
@@ -139,23 +141,23 @@ impl Arena {
 }
 
 impl<'a> Area<'a> {
-    /// Whether a thread has ever set it up.
+    /// Returns whether a thread has ever set it up.
     pub(crate) fn is_initialized(&self) -> bool {
-        field64!(self, magic).load(Ordering::Acquire) == MAGIC
+        field64!(self, identity.magic).load(Ordering::Acquire) == MAGIC
     }
 
     pub(crate) fn state(&self) -> u32 {
-        field32!(self, state).load(Ordering::Acquire)
+        field32!(self, burst.state).load(Ordering::Acquire)
     }
 
     pub(crate) fn current_segment(&self) -> u32 {
-        field32!(self, current_segment).load(Ordering::Acquire)
+        field32!(self, stream.current_segment).load(Ordering::Acquire)
     }
 
     /// Next record, as an offset in the area; meaningless if the target wrote nonsense.
     pub(crate) fn cursor(&self) -> u64 {
-        let header = field64!(self, self_address).load(Ordering::Relaxed);
-        field64!(self, cursor).load(Ordering::Acquire).wrapping_sub(header)
+        let header = field64!(self, identity.self_address).load(Ordering::Relaxed);
+        field64!(self, burst.cursor).load(Ordering::Acquire).wrapping_sub(header)
     }
 
     pub(crate) fn segment_state(&self, index: usize) -> &'a AtomicU32 {
@@ -168,7 +170,7 @@ impl<'a> Area<'a> {
 
     fn segment_field(&self, index: usize) -> u64 {
         debug_assert!(index < N_SEGMENTS);
-        self.start + (offset_of!(ThreadHeader, segments) + index * size_of::<Segment>()) as u64
+        self.start + (offset_of!(ThreadHeader, stream.segments) + index * size_of::<Segment>()) as u64
     }
 
     /// Words of a segment; `None` if the range leaves it.
@@ -180,24 +182,25 @@ impl<'a> Area<'a> {
         self.memory.words64(start + bytes.start..start + bytes.end)
     }
 
-    /// What the thread header holds of a burst that has not been committed.
+    /// Returns what the thread header holds of a burst that has not been committed.
     pub(crate) fn unfinished(&self) -> Unfinished {
         let load32 = |word: &AtomicU32| word.load(Ordering::Relaxed);
         let load64 = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Unfinished {
-            end_reason: load32(field32!(self, end_reason)),
-            checks_left: load32(field32!(self, checks)),
-            n_system_calls: load32(field32!(self, n_system_calls)),
-            system_call_cycles: load64(field64!(self, system_call_cycles)),
-            end_tsc: load64(field64!(self, end_tsc)),
-            end_pc: load64(field64!(self, target)),
+            end_reason: load32(field32!(self, burst.end_reason)),
+            checks_left: load32(field32!(self, burst.checks)),
+            n_system_calls: load32(field32!(self, burst.n_system_calls)),
+            system_call_cycles: load64(field64!(self, burst.system_call_cycles)),
+            end_tsc: load64(field64!(self, burst.end_tsc)),
+            end_pc: load64(field64!(self, scratch.target)),
         }
     }
 
-    /// Words of the part of the area where threads leave farewells; fewer if the target wrote nonsense.
-    pub(crate) fn farewells(&self) -> &'a [AtomicU64] {
-        let start = self.start + u64::from(exact::FAREWELLS);
-        let n_bytes = self.memory.word64(start).load(Ordering::Acquire).min(u64::from(exact::FAREWELLS_BYTES));
+    /// Words of the part of the area where threads leave records when they end; fewer if the target
+    /// wrote nonsense.
+    pub(crate) fn thread_exits(&self) -> &'a [AtomicU64] {
+        let start = self.start + u64::from(exact::THREAD_EXITS);
+        let n_bytes = self.memory.word64(start).load(Ordering::Acquire).min(u64::from(exact::THREAD_EXITS_BYTES));
         self.memory.words64(start..start + n_bytes / 8 * 8).unwrap_or_default().get(1..).unwrap_or_default()
     }
 
@@ -213,31 +216,31 @@ impl<'a> Area<'a> {
 
     /// Path ends that found the path table full.
     pub(crate) fn n_lost_paths(&self) -> u64 {
-        field64!(self, lost_paths).load(Ordering::Relaxed)
+        field64!(self, tables.lost_paths).load(Ordering::Relaxed)
     }
 
     pub(crate) fn n_cache_misses(&self) -> u64 {
-        field64!(self, misses).load(Ordering::Relaxed)
+        field64!(self, cache.misses).load(Ordering::Relaxed)
     }
 
     /// Ticks that wanted samples of paths.
     pub(crate) fn n_sampling_ticks(&self) -> u64 {
-        field64!(self, sampling_tick).load(Ordering::Relaxed) >> 32
+        field64!(self, path_sampling.sampling_tick).load(Ordering::Relaxed) >> 32
     }
 
     /// Ticks, ticks in bursts, lost ticks and cycles in handlers.
     pub(crate) fn counts(&self) -> [u64; 4] {
         let words = [
-            field64!(self, ticks),
-            field64!(self, ticks_in_burst),
-            field64!(self, lost_ticks),
-            field64!(self, handler_cycles),
+            field64!(self, ticks.delivered),
+            field64!(self, ticks.in_burst),
+            field64!(self, ticks.lost),
+            field64!(self, ticks.handler_cycles),
         ];
         words.map(|word| word.load(Ordering::Relaxed))
     }
 }
 
-/// The first memory between two offsets that has been touched.
+/// Returns the first memory between two offsets that has been touched.
 fn next_extent(file: &OwnedFd, from: u64, end: u64) -> std::io::Result<Option<Range<u64>>> {
     use rustix::fs::SeekFrom;
     if from >= end {

@@ -1,51 +1,20 @@
-//! The control file of a process: settings that the agent writes, counters that the runtime writes, and the table of modules.
+//! The control file of a process: settings that the agent writes, counters that the runtime writes,
+//! and the table of modules.
 
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::control::{
-    Control, FILE_BYTES, KNOWN_PLACES_OFFSET, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason, Policy,
+    Control, FILE_BYTES, KNOWN_PLACES_OFFSET, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason,
     SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickPlace,
-    TickSource,
 };
 use wire::events::{filling, known_place_slots};
 use wire::hello::LeftAlone;
 
 use crate::error::{Result, Step};
-use crate::events::EventSettings;
 use crate::memory::{SharedMemory, Use};
-
-/// What a process is told when it joins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Ticks start bursts.
-    pub enabled: bool,
-    /// CPU time between ticks of a thread.
-    pub tick_interval_ns: u64,
-    /// Length of a burst in checks.
-    pub burst_checks: u32,
-    /// Most bytes of stack in a sample, a multiple of 8.
-    pub stack_bytes: u32,
-    /// Which path ends of a burst count.
-    pub policy: Policy,
-    /// Of the policy.
-    pub samples: u32,
-    /// Of the policy.
-    pub stride: u32,
-    /// Seed of random first phases.
-    pub seed: u64,
-    /// Where ticks come from.
-    pub tick_source: TickSource,
-    /// Threads never leave the copies ([`wire::exact`]).
-    pub is_exact: bool,
-    /// The metric of paths and contexts is the misses of a simulated data cache, not cycles.
-    pub counts_misses: bool,
-    /// Copies note events, and this becomes of them; those of bursts go as they are.
-    pub events: Option<EventSettings>,
-    /// Copies append the paths that end to a trace ([`wire::trace`]); there are no events then.
-    pub traces_paths: bool,
-}
+use crate::settings::{EventSettings, MetricSource, Mode, Noted, PathEnds, Settings};
 
 /// What the runtime has counted so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -135,37 +104,62 @@ impl ControlFile {
     pub(crate) fn create(pid: u32, settings: &Settings) -> Result<(ControlFile, OwnedFd)> {
         let (memory, file) = SharedMemory::create("strobe-control", FILE_BYTES, Use::ReadWrite).step("control file")?;
         let control = ControlFile { memory };
-        field32!(control, version).store(wire::VERSION, Ordering::Relaxed);
-        field32!(control, pid).store(pid, Ordering::Relaxed);
+        field32!(control, identity.version).store(wire::VERSION, Ordering::Relaxed);
+        field32!(control, identity.pid).store(pid, Ordering::Relaxed);
         control.enabled().store(settings.enabled.into(), Ordering::Relaxed);
         control.tick_interval_ns().store(settings.tick_interval_ns, Ordering::Relaxed);
-        control.burst_checks().store(settings.burst_checks, Ordering::Relaxed);
-        control.stack_bytes().store(settings.stack_bytes & !7, Ordering::Relaxed);
-        field32!(control, policy).store(settings.policy as u32, Ordering::Relaxed);
-        field32!(control, samples).store(settings.samples, Ordering::Relaxed);
-        field32!(control, stride).store(settings.stride, Ordering::Relaxed);
-        field64!(control, seed).store(settings.seed, Ordering::Relaxed);
-        field32!(control, tick_source).store(settings.tick_source as u32, Ordering::Relaxed);
-        field32!(control, exact.is_on).store(settings.is_exact.into(), Ordering::Relaxed);
-        field32!(control, exact.counts_misses).store(settings.counts_misses.into(), Ordering::Relaxed);
-        control.fill_system_calls(settings.is_exact);
-        if let Some(events) = &settings.events {
-            control.set_events(events);
-        }
-        if settings.traces_paths {
-            field32!(control, events.is_on).store(filling::TRACE, Ordering::Relaxed);
-        }
+        field64!(control, settings.seed).store(settings.seed, Ordering::Relaxed);
+        field32!(control, settings.tick_source).store(settings.tick_source as u32, Ordering::Relaxed);
+        field32!(control, exact.is_on).store(settings.mode.is_exact().into(), Ordering::Relaxed);
+        control.set_mode(&settings.mode);
+        control.fill_system_calls(settings.mode.is_exact());
         Ok((control, file))
     }
 
-    fn set_events(&self, events: &EventSettings) {
-        for (word, value) in events.words().into_iter().enumerate() {
+    fn set_mode(&self, mode: &Mode) {
+        match mode {
+            Mode::Bursts { checks, stack_bytes, ends, values } => {
+                self.burst_checks().store(*checks, Ordering::Relaxed);
+                self.stack_bytes().store(stack_bytes & !7, Ordering::Relaxed);
+                self.set_path_ends(ends);
+                self.set_values(values.as_ref());
+            }
+            Mode::Exact { metric, noted } => {
+                let counts_misses = *metric == MetricSource::CacheMisses;
+                field32!(self, exact.counts_misses).store(counts_misses.into(), Ordering::Relaxed);
+                self.set_path_ends(&PathEnds::ALL);
+                match noted {
+                    Noted::Nothing => {}
+                    Noted::Values(values) => self.set_values(Some(values)),
+                    Noted::PathTrace => self.set_filling(filling::PATH_TRACE),
+                }
+            }
+            Mode::PathSampling { ends, values } => {
+                self.set_path_ends(ends);
+                self.set_values(values.as_ref());
+            }
+        }
+    }
+
+    fn set_path_ends(&self, ends: &PathEnds) {
+        field32!(self, settings.policy).store(ends.policy as u32, Ordering::Relaxed);
+        field32!(self, settings.samples).store(ends.samples, Ordering::Relaxed);
+        field32!(self, settings.stride).store(ends.stride, Ordering::Relaxed);
+    }
+
+    fn set_values(&self, settings: Option<&EventSettings>) {
+        let Some(settings) = settings else { return };
+        for (word, value) in settings.words().into_iter().enumerate() {
             let at = offset_of!(Control, events.expression) + word * size_of::<u64>();
             self.memory.word64(at as u64).store(value, Ordering::Relaxed);
         }
-        field32!(self, events.expression_len).store(events.len(), Ordering::Relaxed);
-        field64!(self, events.seed).store(events.seed(), Ordering::Relaxed);
-        field32!(self, events.is_on).store(filling::EVENTS, Ordering::Relaxed);
+        field32!(self, events.expression_len).store(settings.len(), Ordering::Relaxed);
+        field64!(self, events.seed).store(settings.seed(), Ordering::Relaxed);
+        self.set_filling(filling::EVENTS);
+    }
+
+    fn set_filling(&self, filling: u32) {
+        field32!(self, events.filling).store(filling, Ordering::Relaxed);
     }
 
     fn fill_system_calls(&self, is_exact: bool) {
@@ -178,35 +172,35 @@ impl ControlFile {
     }
 
     pub(crate) fn enabled(&self) -> &AtomicU32 {
-        field32!(self, enabled)
+        field32!(self, settings.enabled)
     }
 
     pub(crate) fn tick_interval_ns(&self) -> &AtomicU64 {
-        field64!(self, tick_interval_ns)
+        field64!(self, settings.tick_interval_ns)
     }
 
     pub(crate) fn burst_checks(&self) -> &AtomicU32 {
-        field32!(self, burst_checks)
+        field32!(self, settings.burst_checks)
     }
 
     pub(crate) fn stack_bytes(&self) -> &AtomicU32 {
-        field32!(self, stack_bytes)
+        field32!(self, settings.stack_bytes)
     }
 
     pub(crate) fn tick_source(&self) -> &AtomicU32 {
-        field32!(self, tick_source)
+        field32!(self, settings.tick_source)
     }
 
     pub(crate) fn stopped(&self) -> &AtomicU32 {
-        field32!(self, stopped)
+        field32!(self, settings.stopped)
     }
 
     pub(crate) fn unloads(&self) -> &AtomicU32 {
-        field32!(self, unloads)
+        field32!(self, modules.unloads)
     }
 
     pub(crate) fn unloads_cleared(&self) -> &AtomicU32 {
-        field32!(self, unloads_cleared)
+        field32!(self, modules.unloads_cleared)
     }
 
     pub(crate) fn exact_requests(&self) -> &AtomicU32 {
@@ -229,7 +223,7 @@ impl ControlFile {
         field32!(self, events.is_enough)
     }
 
-    /// Adds a place whose events are known. Whether there was room for it.
+    /// Adds a place whose events are known. Returns whether there was room for it.
     pub(crate) fn add_known_place(&self, place: u64) -> bool {
         let mut slots = known_place_slots(place).map(|slot| self.memory.word64(KNOWN_PLACES_OFFSET + 8 * slot as u64));
         let Some(free) = slots.find(|slot| [0, place].contains(&slot.load(Ordering::Relaxed))) else { return false };
@@ -238,7 +232,7 @@ impl ControlFile {
         true
     }
 
-    /// What the runtime has counted of exact mode.
+    /// Returns what the runtime has counted of exact mode.
     pub(crate) fn exact_counters(&self) -> ExactCounters {
         let native = offset_of!(Control, exact.native) as u64;
         let ticks = offset_of!(Control, exact.ticks) as u64;
@@ -258,7 +252,7 @@ impl ControlFile {
     }
 
     pub(crate) fn n_areas(&self) -> u32 {
-        field32!(self, n_areas).load(Ordering::Acquire)
+        field32!(self, threads.n_areas).load(Ordering::Acquire)
     }
 
     /// Writes a module's slot and then the number of slots. A slot in use is never moved or reused.
@@ -272,7 +266,7 @@ impl ControlFile {
         word(offset_of!(ModuleSlot, code_start)).store(slot.code_start, Ordering::Relaxed);
         word(offset_of!(ModuleSlot, code_end)).store(slot.code_end, Ordering::Relaxed);
         word(offset_of!(ModuleSlot, n_runs)).store(slot.n_runs, Ordering::Release);
-        field32!(self, n_modules).fetch_max(index as u32 + 1, Ordering::Release);
+        field32!(self, modules.n_modules).fetch_max(index as u32 + 1, Ordering::Release);
     }
 
     /// Voids a slot.
@@ -284,18 +278,18 @@ impl ControlFile {
     pub(crate) fn counters(&self) -> Counters {
         let count = |word: &AtomicU32| word.load(Ordering::Relaxed);
         Counters {
-            foreign_ticks: count(field32!(self, foreign_ticks)),
-            unloads: count(field32!(self, unloads)),
-            threads_started: count(field32!(self, threads_started)),
-            threads_ended: count(field32!(self, threads_ended)),
-            threads_unprofiled: count(field32!(self, threads_unprofiled)),
-            bursts_ended_by_signals: count(field32!(self, bursts_ended_by_signals)),
-            cpu_ns_of_ended_threads: field64!(self, cpu_ns_of_ended_threads).load(Ordering::Relaxed),
-            wrapped_signals: field64!(self, wrapped_signals).load(Ordering::Relaxed),
-            r_debug: field64!(self, r_debug).load(Ordering::Relaxed),
-            left_alone: LeftAlone::from_u32(count(field32!(self, left_alone))),
-            children_left_alone: count(field32!(self, children_left_alone)),
-            join_cpu_ns: field64!(self, join_cpu_ns).load(Ordering::Relaxed),
+            foreign_ticks: count(field32!(self, process.foreign_ticks)),
+            unloads: count(field32!(self, modules.unloads)),
+            threads_started: count(field32!(self, threads.started)),
+            threads_ended: count(field32!(self, threads.ended)),
+            threads_unprofiled: count(field32!(self, threads.unprofiled)),
+            bursts_ended_by_signals: count(field32!(self, process.bursts_ended_by_signals)),
+            cpu_ns_of_ended_threads: field64!(self, threads.cpu_ns_of_ended).load(Ordering::Relaxed),
+            wrapped_signals: field64!(self, process.wrapped_signals).load(Ordering::Relaxed),
+            r_debug: field64!(self, process.r_debug).load(Ordering::Relaxed),
+            left_alone: LeftAlone::from_u32(count(field32!(self, process.left_alone))),
+            children_left_alone: count(field32!(self, process.children_left_alone)),
+            join_cpu_ns: field64!(self, process.join_cpu_ns).load(Ordering::Relaxed),
             ..Counters::default()
         }
     }

@@ -1,21 +1,24 @@
 //! Copies and maps of the clusters of a process, and who runs them.
 //!
-//! A forked child has its parent's mappings, so both run the same copies by the same maps. An entry in a map is right only for a process that
-//! has the module there. Four rules keep that true, and all of them hold under one lock:
+//! A forked child has its parent's mappings, so both run the same copies by the same maps. An entry
+//! in a map is right only for a process that has the module there. Four rules keep that true, and
+//! all of them hold under one lock:
 //!
 //! * A child joins only if it still has every module that has entries.
 //! * A module gets entries only if every process that runs the copies has it.
 //! * When one process unloads a module, its entries go, for all.
 //!
-//! * Code that has been changed in memory has no entries. That is looked at after the slots and before the entries are written: what changes
-//!   once there is a slot is for the runtime to notice.
+//! * Code that has been changed in memory has no entries. That is looked at after the slots and
+//!   before the entries are written: what changes once there is a slot is for the runtime to
+//!   notice.
 //!
-//! A child that has not joined yet runs no copies. A process that has replaced its program or died does not have the copies mapped any more
-//! and does not count.
+//! A child that has not joined yet runs no copies. A process that has replaced its program or died
+//! does not have the copies mapped any more and does not count.
 //!
-//! Order of publication: code and runs, then the slot in every process's table of modules, then the entries. A thread can be in a copy as
-//! soon as there are entries, and a signal then needs the slot. Room for copies is never reused, because a thread that was interrupted
-//! inside may still come back.
+//! Order of publication: code and runs, then the slot in every process's table of modules, then the
+//! entries. A thread can be in a copy as soon as there are entries, and a signal then needs the
+//! slot. Room for copies is never reused, because a thread that was interrupted inside may still
+//! come back.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -29,7 +32,7 @@ use wire::exact::CELLS_BYTES;
 use wire::recovery::Run;
 
 use crate::control::{ControlFile, Slot};
-use crate::error::{Error, PlaceError, Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::layout::map_bytes;
 use crate::maps::{self, FileId, Mapping};
 use crate::memory::{SharedMemory, Use};
@@ -57,7 +60,8 @@ struct ClusterMemory {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes used of each cluster's area. Nothing is at offset 0, because a map entry of 0 means that there is no copy.
+    /// Bytes used of each cluster's area. Nothing is at offset 0, because a map entry of 0 means
+    /// that there is no copy.
     used: [u64; N_CLUSTERS],
     /// Counters and keys of the path table that modules have been given. No key is 0.
     n_cells: u32,
@@ -106,7 +110,8 @@ pub(crate) struct Needs {
 }
 
 impl Copies {
-    /// Memory for these clusters, and descriptors for the target: copies and map of each cluster in use.
+    /// Memory for these clusters, and descriptors for the target: copies and map of each cluster in
+    /// use.
     pub(crate) fn create(clusters: [Cluster; N_CLUSTERS]) -> Result<(Copies, Vec<OwnedFd>)> {
         let mut files = Vec::new();
         let mut memory = [const { None }; N_CLUSTERS];
@@ -139,22 +144,22 @@ impl Copies {
     }
 
     /// Takes room for a copy; it is not given back.
-    pub(crate) fn reserve(&self, cluster: usize, needs: Needs) -> std::result::Result<Room, PlaceError> {
+    pub(crate) fn reserve(&self, cluster: usize, needs: Needs) -> Result<Room> {
         let Needs { code_bytes, n_runs, n_cells, n_keys } = needs;
         let mut state = self.lock();
-        let memory = self.memory.get(cluster).and_then(Option::as_ref).ok_or(PlaceError::OutOfReach)?;
+        let memory = self.memory.get(cluster).and_then(Option::as_ref).ok_or(Error::OutOfReach)?;
         let code_bytes = code_bytes.next_multiple_of(size_of::<Run>() as u64);
         let needed = n_runs.checked_mul(size_of::<Run>() as u64).and_then(|runs| runs.checked_add(code_bytes));
-        let needed = needed.ok_or(PlaceError::Inconsistent)?;
+        let needed = needed.ok_or(Error::Inconsistent)?;
         let start = state.used[cluster].next_multiple_of(COPY_ALIGNMENT);
         let free = memory.code.len().min(u64::from(LANDING)).saturating_sub(start);
         if needed > free {
-            return Err(PlaceError::NoRoom { needed, free });
+            return Err(Error::NoRoomForCopy { needed, free });
         }
         let (first_cell, first_key) = (state.n_cells, state.n_keys);
         let free = u64::from(CELLS_BYTES / 8 - first_cell);
         if u64::from(n_cells) > free {
-            return Err(PlaceError::NoRoom { needed: n_cells.into(), free });
+            return Err(Error::NoRoomForCopy { needed: n_cells.into(), free });
         }
         state.used[cluster] = start + needed;
         state.n_cells += n_cells;
@@ -163,10 +168,10 @@ impl Copies {
     }
 
     /// Writes code and runs into room that nobody has entries for yet.
-    pub(crate) fn write(&self, room: &Room, code: &[u8], runs: &[Run]) -> std::result::Result<(), PlaceError> {
-        let memory = self.memory[room.cluster].as_ref().ok_or(PlaceError::OutOfReach)?;
+    pub(crate) fn write(&self, room: &Room, code: &[u8], runs: &[Run]) -> Result<()> {
+        let memory = self.memory[room.cluster].as_ref().ok_or(Error::OutOfReach)?;
         if code.len() as u64 > room.code_bytes || runs.len() as u64 != room.n_runs {
-            return Err(PlaceError::Inconsistent);
+            return Err(Error::Inconsistent);
         }
         let runs_start = room.start + room.code_bytes;
         let runs_end = runs_start + room.n_runs * size_of::<Run>() as u64;
@@ -178,19 +183,20 @@ impl Copies {
         fill(&memory.code, runs_start..runs_end, runs.iter().flat_map(run_words))
     }
 
-    /// Makes a written copy known: slots first, then entries. `entries` are pairs of an offset from the module's base and an offset in
-    /// the copy, the latter with [`LEADER`] where it applies. Returns the index of the slot.
+    /// Makes a written copy known: slots first, then entries. `entries` are pairs of an offset from
+    /// the module's base and an offset in the copy, the latter with [`LEADER`] where it applies.
+    /// Returns the index of the slot.
     pub(crate) fn publish(
         &self,
         pid: u32,
         module: &MappedModule,
         room: &Room,
         entries: impl Iterator<Item = (u32, u32)>,
-    ) -> std::result::Result<usize, PlaceError> {
+    ) -> Result<usize> {
         let mut state = self.lock();
         let index = state.modules.len();
         if index >= MAX_MODULES {
-            return Err(PlaceError::NoRoom { needed: 1, free: 0 });
+            return Err(Error::NoRoomForCopy { needed: 1, free: 0 });
         }
         self.check_everywhere(&state, pid, module)?;
         let copy = self.clusters[room.cluster].copy_base + room.start;
@@ -212,12 +218,12 @@ impl Copies {
         let is_changed = |sharer: &Sharer| sharer.control.strong_count() != 0 && has_changed(&module.exec, sharer.pid);
         if state.sharers.iter().any(is_changed) {
             state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()).for_each(|it| it.remove_module(index));
-            return Err(PlaceError::Changed);
+            return Err(Error::Changed);
         }
         state.modules[index].has_entries = true;
         if self.write_entries(module, room, entries).is_none() {
             self.clear_entries(&mut state, index);
-            return Err(PlaceError::Inconsistent);
+            return Err(Error::Inconsistent);
         }
         Ok(index)
     }
@@ -249,7 +255,7 @@ impl Copies {
         Some(())
     }
 
-    /// The bytes of a cluster's map that belong to a module.
+    /// Returns the bytes of a cluster's map that belong to a module.
     fn map_range(&self, cluster: usize, module: &MappedModule) -> Option<Range<u64>> {
         let Cluster { lo, span, .. } = self.clusters[cluster];
         let start = module.base.checked_sub(lo)?;
@@ -258,37 +264,39 @@ impl Copies {
     }
 
     /// Every process that runs the copies must have the module where this one has it.
-    fn check_everywhere(&self, state: &State, pid: u32, module: &MappedModule) -> std::result::Result<(), PlaceError> {
+    fn check_everywhere(&self, state: &State, pid: u32, module: &MappedModule) -> Result<()> {
         for sharer in state.sharers.iter().filter(|sharer| sharer.control.strong_count() != 0) {
             let maps = maps::of_process(sharer.pid).unwrap_or_default();
             if is_mapped(module, &maps) {
                 continue;
             }
             if sharer.pid == pid {
-                return Err(PlaceError::Unloaded);
+                return Err(Error::Unloaded);
             }
             if self.is_run_by(&maps) {
-                return Err(PlaceError::Shared);
+                return Err(Error::Shared);
             }
         }
         Ok(())
     }
 
-    /// Whether a process with these mappings has the copies where they belong.
+    /// Returns whether a process with these mappings has the copies where they belong.
     pub(crate) fn is_run_by(&self, maps: &[Mapping]) -> bool {
         let is_copy = |mapping: &Mapping| mapping.path.as_bytes().starts_with(FILE_OF_COPIES.as_bytes());
         let mut in_use = self.clusters.iter().filter(|cluster| cluster.span != 0);
         in_use.any(|cluster| maps.iter().any(|each| each.range.start == cluster.copy_base && is_copy(each)))
     }
 
-    /// Removes the entries of one module, and its slot from the process that does not have it any more.
+    /// Removes the entries of one module, and its slot from the process that does not have it any
+    /// more.
     pub(crate) fn unpublish(&self, index: usize, control: &ControlFile) {
         let mut state = self.lock();
         self.clear_entries(&mut state, index);
         control.remove_module(index);
     }
 
-    /// Removes what the process does not have any more, and tells it so when `before_telling` has done its part. Returns the indices of the slots.
+    /// Removes what the process does not have any more, and tells it so when `before_telling` has
+    /// done its part. Returns the indices of the slots.
     pub(crate) fn remove_unloaded(
         &self,
         pid: u32,
@@ -332,13 +340,14 @@ impl Copies {
         }
     }
 
-    /// A panic elsewhere leaves the state whole: every change is complete before anything that can panic.
+    /// A panic elsewhere leaves the state whole: every change is complete before anything that can
+    /// panic.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a process has a module's code where `module` says.
+/// Returns whether a process has a module's code where `module` says.
 fn is_mapped(module: &MappedModule, maps: &[Mapping]) -> bool {
     let file = FileId { major: module.dev.0, minor: module.dev.1, inode: module.inode };
     let has =
@@ -354,18 +363,14 @@ fn overlap(some: &[Range<u64>], others: &[Range<u64>]) -> bool {
     some.iter().any(|one| others.iter().any(|other| one.start < other.end && other.start < one.end))
 }
 
-/// A run as it lies in memory.
-/// Writes words to a range, piece by piece, so that little of it is memory of this process at a time.
-fn fill(
-    memory: &SharedMemory,
-    range: Range<u64>,
-    mut words: impl Iterator<Item = u64>,
-) -> std::result::Result<(), PlaceError> {
+/// A run as it lies in memory. Writes words to a range, piece by piece, so that little of it is
+/// memory of this process at a time.
+fn fill(memory: &SharedMemory, range: Range<u64>, mut words: impl Iterator<Item = u64>) -> Result<()> {
     const PIECE_BYTES: usize = 16 << 20;
     for start in range.clone().step_by(PIECE_BYTES) {
         let piece = start..range.end.min(start + PIECE_BYTES as u64);
         memory.populate(piece.clone());
-        let places = memory.words64(piece.clone()).ok_or(PlaceError::Inconsistent)?;
+        let places = memory.words64(piece.clone()).ok_or(Error::Inconsistent)?;
         places.iter().zip(&mut words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
         memory.let_go(piece);
     }

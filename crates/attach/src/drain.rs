@@ -1,13 +1,14 @@
 //! Samples out of a process.
 //!
-//! Each thread area is a ring of segments. The producer fills them in order, except that it takes the last one again if that has been freed
-//! meanwhile; the agent reads them in the same order, oldest first, frees those that are closed and read to the end, and remembers how far
-//! it has read the open one. What `committed` covers is final, so it is read without
-//! asking the thread.
+//! Each thread area is a ring of segments. The producer fills them in order, except that it takes
+//! the last one again if that has been freed meanwhile; the agent reads them in the same order,
+//! oldest first, frees those that are closed and read to the end, and remembers how far it has read
+//! the open one. What `committed` covers is final, so it is read without asking the thread.
 //!
-//! Nothing in the memory can be believed. A sample's header is copied out first, checked against the segment and against itself, and only
-//! then the rest is copied; what the caller gets is in the agent's own memory. A stream that does not make sense is counted, and the rest
-//! of what is committed in that segment is dropped; the next sample after that is tried again.
+//! Nothing in the memory can be believed. A sample's header is copied out first, checked against
+//! the segment and against itself, and only then the rest is copied; what the caller gets is in the
+//! agent's own memory. A stream that does not make sense is counted, and the rest of what is
+//! committed in that segment is dropped; the next sample after that is tried again.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -130,7 +131,7 @@ impl Reader {
         self.areas[index].read[segment] = committed;
     }
 
-    /// The sample at an offset in a segment, if it makes sense and ends at or before `end`.
+    /// Returns the sample at an offset in a segment, if it makes sense and ends at or before `end`.
     fn sample(&mut self, area: Area<'_>, segment: usize, at: u64, end: u64) -> Option<SampleRef<'_>> {
         let header = read_header(area, segment, at)?;
         let is_known = Outcome::from_u8(header.outcome).is_some() && EndReason::from_u8(header.end_reason).is_some();
@@ -140,7 +141,7 @@ impl Reader {
         self.copy_body(area, segment, at, header)
     }
 
-    /// The sample that a thread was still writing.
+    /// Returns the sample that a thread was still writing.
     fn unfinished(&mut self, area: Area<'_>) -> Option<SampleRef<'_>> {
         let state = area.state();
         let segment = area.current_segment() as usize;
@@ -186,9 +187,10 @@ impl Reader {
 
 /// Segments and their states, in the order in which they were filled.
 ///
-/// The producer goes round the ring and is at the current segment, which is therefore the last, unless it is just going on: then the next
-/// one is open already. If it has gone on while the states were read, they are read again; without segments being freed meanwhile it can do
-/// that only so often.
+/// The producer goes round the ring and is at the current segment, which is therefore the last,
+/// unless it is just going on: then the next one is open already. If it has gone on while the
+/// states were read, they are read again; without segments being freed meanwhile it can do that
+/// only so often.
 fn oldest_first(area: Area<'_>) -> [(usize, u32); N_SEGMENTS] {
     let mut current = area.current_segment();
     for _ in 0..N_SEGMENTS {

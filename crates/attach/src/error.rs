@@ -11,7 +11,7 @@ use wire::hello::LeftAlone;
 /// Result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something about a process or the session failed.
+/// Why something about a program, a process or the session failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -88,18 +88,13 @@ pub enum Error {
         /// What its system said.
         cause: io::Error,
     },
-}
 
-/// Why a module got no copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlaceError {
-    /// The module is outside all clusters.
+    /// A module is outside all clusters, and gets no copy.
     #[error("the module is too far from the areas for copies")]
     OutOfReach,
     /// The cluster's area, or the table of modules, is full.
     #[error("no room is left for copies: {needed} bytes needed, {free} bytes free")]
-    NoRoom {
+    NoRoomForCopy {
         /// Bytes that the copy takes.
         needed: u64,
         /// Bytes that are left.
@@ -117,12 +112,7 @@ pub enum PlaceError {
     /// The copy does not fit what was reserved for it, or has entries outside the module.
     #[error("the copy is not what was announced")]
     Inconsistent,
-}
 
-/// Why a program did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpawnError {
     /// The runtime's path has a character that the dynamic linker takes for a separator.
     #[error("{}: the path of the runtime must not contain spaces, colons or semicolons; install strobe elsewhere", path.display())]
     RuntimePath {
@@ -141,9 +131,9 @@ pub enum SpawnError {
         /// What was to be run.
         program: PathBuf,
     },
-    /// Anything else.
+    /// The program did not start for any other reason.
     #[error("{}: {cause}", program.display())]
-    Failed {
+    NotStarted {
         /// What was to be run.
         program: PathBuf,
         /// What the system said.

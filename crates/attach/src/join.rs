@@ -1,7 +1,8 @@
 //! How a process joins: the agent's side of `wire::hello`.
 //!
-//! The process waits while this runs, so its address space holds still, but for threads that other libraries may have started before. If
-//! one of them maps something where a file was to go, the process says so and gets another offer.
+//! The process waits while this runs, so its address space holds still, but for threads that other
+//! libraries may have started before. If one of them maps something where a file was to go, the
+//! process says so and gets another offer.
 //!
 //! Whatever goes wrong, the last word to the process is a refusal, and it runs on unprofiled.
 
@@ -16,13 +17,14 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 use wire::hello::{Hello, LeftAlone, N_FILES, Ready, Welcome};
 
 use crate::area::{Arena, Shape};
-use crate::control::{ControlFile, Settings};
+use crate::control::ControlFile;
 use crate::copies::Copies;
 use crate::error::{Error, Result, Step};
 use crate::layout::{self, Layout};
 use crate::maps::{self, Mapping};
 use crate::modules::{self, Surroundings};
 use crate::process::{Identity, Process, open_pidfd, program_link};
+use crate::settings::Settings;
 
 /// How long to wait for each message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -136,7 +138,7 @@ impl Applicant {
 impl Offer {
     fn new(identity: &Identity, settings: &Settings, inherited: Option<&Arc<Copies>>) -> Result<Offer> {
         let maps = maps::of_process(identity.pid)?;
-        let shape = if settings.is_exact { Shape::EXACT } else { Shape::BURSTS };
+        let shape = if settings.mode.is_exact() { Shape::EXACT } else { Shape::BURSTS };
         let layout = choose_layout(identity, &maps, inherited, shape)?;
         let (control, control_file) = ControlFile::create(identity.pid, settings)?;
         let (arena, arena_file) = Arena::create(shape)?;
@@ -183,7 +185,8 @@ fn choose_layout(
     layout::choose(maps, &modules::modules(maps, around, read), shape).ok_or(Error::NoRoom)
 }
 
-/// Process and user at the other end of a socket. The process is 0 if it is in a name space that cannot be seen from here.
+/// Process and user at the other end of a socket. The process is 0 if it is in a name space that
+/// cannot be seen from here.
 fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;

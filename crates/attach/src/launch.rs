@@ -1,7 +1,8 @@
 //! Starting the program to be profiled.
 //!
-//! The child inherits descriptors, directory and environment, and gets two variables on top: `LD_PRELOAD` with the runtime first, and
-//! the name of the session. The runtime removes both before the program sees them.
+//! The child inherits descriptors, directory and environment, and gets two variables on top:
+//! `LD_PRELOAD` with the runtime first, and the name of the session. The runtime removes both
+//! before the program sees them.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::hello::{ENVIRONMENT, flag};
 
-use crate::error::{Result, SpawnError, Step};
+use crate::error::{Error, Result, Step};
 use crate::process::open_pidfd;
 use crate::signals;
 
@@ -33,7 +34,8 @@ pub struct Launch {
     pub argv: Vec<OsString>,
     /// How it joins the session; `None`: it runs unprofiled.
     pub injection: Option<Injection>,
-    /// Signals that it should ignore from the start, bit `n - 1` for signal `n`: what was ignored when the agent started ([`ignored_signals`]).
+    /// Signals that it should ignore from the start, bit `n - 1` for signal `n`: what was ignored
+    /// when the agent started ([`ignored_signals`]).
     pub ignored_signals: u64,
 }
 
@@ -48,7 +50,8 @@ pub struct Injection {
     pub follow: bool,
     /// The runtime only counts ticks.
     pub no_op: bool,
-    /// Seccomp filters that the agent runs under, and so everything that it starts ([`own_filters`]).
+    /// Seccomp filters that the agent runs under, and so everything that it starts
+    /// ([`own_filters`]).
     pub filters: u32,
 }
 
@@ -71,7 +74,8 @@ pub(crate) struct Recipient {
 }
 
 impl Recipient {
-    /// Sends a signal. A program that has ended, or has taken the rights of another user, needs none.
+    /// Sends a signal. A program that has ended, or has taken the rights of another user, needs
+    /// none.
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: no memory is involved.
         unsafe {
@@ -85,7 +89,7 @@ impl Recipient {
         }
     }
 
-    /// Whether it waits to be waited for.
+    /// Returns whether it waits to be waited for.
     pub(crate) fn has_ended(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let is_readable =
@@ -93,7 +97,7 @@ impl Recipient {
         self.pidfd.as_ref().is_some_and(is_readable)
     }
 
-    /// Whether what is sent to the agent's process group reaches it.
+    /// Returns whether what is sent to the agent's process group reaches it.
     pub(crate) fn is_in_our_group(&self) -> bool {
         // SAFETY: no memory is involved.
         unsafe { libc::getpgid(self.pid.cast_signed()) == libc::getpgrp() }
@@ -132,21 +136,21 @@ pub struct ResourceUse {
 ///
 /// # Errors
 /// When it cannot be executed.
-pub fn spawn(launch: &Launch) -> std::result::Result<Target, SpawnError> {
+pub fn spawn(launch: &Launch) -> Result<Target> {
     let child = command(launch)?.spawn().map_err(|cause| spawn_error(&launch.program, cause))?;
     Ok(Target::from(child))
 }
 
-/// The command that [`spawn`] runs, for callers that want to redirect its input or output.
+/// Returns the command that [`spawn`] runs, for callers that want to redirect its input or output.
 ///
 /// # Errors
 /// When the runtime's path cannot be used.
-pub fn command(launch: &Launch) -> std::result::Result<Command, SpawnError> {
+pub fn command(launch: &Launch) -> Result<Command> {
     let mut command = Command::new(&launch.program);
     let environment = match &launch.injection {
         Some(injection) => {
             if injection.runtime.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
-                return Err(SpawnError::RuntimePath { path: injection.runtime.clone() });
+                return Err(Error::RuntimePath { path: injection.runtime.clone() });
             }
             injection.environment(std::env::vars_os())
         }
@@ -161,7 +165,8 @@ pub fn command(launch: &Launch) -> std::result::Result<Command, SpawnError> {
         variable
     }));
     let ignored = launch.ignored_signals;
-    // The standard library would sort the environment, and hand files that are no programs to a shell; programs and users can tell.
+    // The standard library would sort the environment, and hand files that are no programs to a
+    // shell; programs and users can tell.
     let execute = move || {
         signals::take_effect()?;
         ignore(ignored);
@@ -187,7 +192,8 @@ unsafe impl Send for Strings {}
 unsafe impl Sync for Strings {}
 
 impl Strings {
-    /// Strings with a zero byte inside are left out; nothing that the system has handed out has one.
+    /// Strings with a zero byte inside are left out; nothing that the system has handed out has
+    /// one.
     fn new(strings: impl Iterator<Item = OsString>) -> Strings {
         let owned: Vec<CString> = strings.filter_map(|string| CString::new(string.into_vec()).ok()).collect();
         let pointers = owned.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect();
@@ -203,7 +209,8 @@ impl Strings {
     }
 }
 
-/// Signals that this process ignores, bit `n - 1` for signal `n`. To be asked before anything changes that.
+/// Signals that this process ignores, bit `n - 1` for signal `n`. To be asked before anything
+/// changes that.
 #[must_use]
 pub fn ignored_signals() -> u64 {
     // The standard library has Rust programs ignore it, and undoes that for their children.
@@ -213,8 +220,8 @@ pub fn ignored_signals() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) & !BROKEN_PIPE
 }
 
-/// Seccomp filters that this process runs under; a kernel that does not count them says whether there are any. The runtime takes more than these for
-/// filters of the program.
+/// Seccomp filters that this process runs under; a kernel that does not count them says whether
+/// there are any. The runtime takes more than these for filters of the program.
 #[must_use]
 pub fn own_filters() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -233,7 +240,7 @@ fn ignore(ignored: u64) {
 }
 
 impl Injection {
-    /// The variables of the agent with those of the session, in their order.
+    /// Returns the variables of the agent with those of the session, in their order.
     fn environment(&self, present: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
         let mut variables: Vec<(OsString, OsString)> = present.collect();
         match variables.iter_mut().find(|(name, _)| name == PRELOAD) {
@@ -257,7 +264,8 @@ impl Injection {
     }
 }
 
-/// The runtime in front of what was there; an empty value that was there is kept apart from none.
+/// Returns the runtime in front of what was there; an empty value that was there is kept apart from
+/// none.
 fn preload(runtime: &Path, present: &OsStr) -> OsString {
     let mut value = OsString::from(runtime);
     value.push(":");
@@ -265,12 +273,12 @@ fn preload(runtime: &Path, present: &OsStr) -> OsString {
     value
 }
 
-fn spawn_error(program: &Path, cause: io::Error) -> SpawnError {
+fn spawn_error(program: &Path, cause: io::Error) -> Error {
     let program = program.to_owned();
     match cause.kind() {
-        io::ErrorKind::NotFound => SpawnError::Missing { program },
-        io::ErrorKind::PermissionDenied => SpawnError::NotExecutable { program },
-        _ => SpawnError::Failed { program, cause },
+        io::ErrorKind::NotFound => Error::Missing { program },
+        io::ErrorKind::PermissionDenied => Error::NotExecutable { program },
+        _ => Error::NotStarted { program, cause },
     }
 }
 
@@ -304,7 +312,7 @@ impl Target {
         }
     }
 
-    /// How the program ended, if it has.
+    /// Returns how the program ended, if it has.
     ///
     /// # Errors
     /// When somebody else has waited for it.
@@ -321,7 +329,8 @@ impl Target {
         }
     }
 
-    /// Whether a shell or a terminal has stopped the program and with it the agent's process group, if [`Target::try_wait`] has seen that since the last time. What stops it by
+    /// Returns whether a shell or a terminal has stopped the program and with it the agent's
+    /// process group, if [`Target::try_wait`] has seen that since the last time. What stops it by
     /// other means (SIGSTOP) may continue it without a word to the agent.
     pub fn take_stop_of_job(&mut self) -> bool {
         let is_of_job = |signal: &i32| [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(signal);
@@ -371,7 +380,8 @@ fn exit(status: i32, usage: &libc::rusage) -> Exit {
     }
 }
 
-/// Looks a program up as a shell would: a name with a slash is a path, any other is searched for in `path`.
+/// Looks a program up as a shell would: a name with a slash is a path, any other is searched for in
+/// `path`.
 #[must_use]
 pub fn find_program(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {

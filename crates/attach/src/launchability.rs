@@ -1,15 +1,16 @@
 //! Whether a program can be profiled when it is started, judged by its file alone.
 //!
-//! The runtime gets into a process through the dynamic linker. A file that has none, or for which the dynamic linker must ignore the
-//! environment, runs unprofiled, and the user wants to know why before he waits for a result.
+//! The runtime gets into a process through the dynamic linker. A file that has none, or for which
+//! the dynamic linker must ignore the environment, runs unprofiled, and the user wants to know why
+//! before he waits for a result.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::elf::{self, Identity};
+use image::head::{self, Identity};
 
 /// Bytes of the first line of a script that count; the kernel reads no more.
 const SCRIPT_LINE_BYTES: usize = 256;
@@ -55,7 +56,7 @@ pub enum Launchability {
 }
 
 impl Launchability {
-    /// Whether the process that is started can be profiled.
+    /// Returns whether the process that is started can be profiled.
     #[must_use]
     pub fn is_profilable(&self) -> bool {
         match self {
@@ -82,7 +83,7 @@ fn probe(path: &Path, may_be_script: bool) -> Launchability {
         return Launchability::NotExecutable;
     }
     let Ok(file) = open(path) else { return Launchability::Unreadable };
-    let found = elf::identify(&file).map(|identity| match identity {
+    let found = identify(&file).map(|identity| match identity {
         Identity::Other if may_be_script => script(&file),
         Identity::Other => Launchability::UnknownFormat,
         Identity::Bits32 => Launchability::Bits32,
@@ -101,9 +102,30 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// Reads the head of a file.
+pub(crate) fn identify(file: &File) -> io::Result<Identity> {
+    head::identify(&mut |buffer, at| read_up_to(file, buffer, at))
+}
+
+/// Reads until the buffer is full or the file ends. Returns the number of bytes.
+fn read_up_to(file: &File, buffer: &mut [u8], mut at: u64) -> io::Result<usize> {
+    let mut n = 0;
+    while n < buffer.len() {
+        match file.read_at(&mut buffer[n..], at) {
+            Ok(0) => break,
+            Ok(more) => (n, at) = (n + more, at.saturating_add(more as u64)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // An offset past what the system can express.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(n)
+}
+
 fn script(file: &File) -> Launchability {
     let mut start = [0; SCRIPT_LINE_BYTES];
-    let Ok(n) = elf::read_up_to(file, &mut start, 0) else { return Launchability::Unreadable };
+    let Ok(n) = read_up_to(file, &mut start, 0) else { return Launchability::Unreadable };
     let Some(line) = start[..n].strip_prefix(b"#!") else { return Launchability::UnknownFormat };
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
     let name = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
@@ -115,12 +137,12 @@ fn script(file: &File) -> Launchability {
 fn linker(file: &File, start: u64, end: u64) -> PathBuf {
     let len = end.saturating_sub(start).min(MAX_INTERPRETER_BYTES);
     let mut bytes = vec![0; len as usize];
-    let n = elf::read_up_to(file, &mut bytes, start).unwrap_or(0);
+    let n = read_up_to(file, &mut bytes, start).unwrap_or(0);
     let path = bytes[..n].split(|&byte| byte == 0).next().unwrap_or_default();
     PathBuf::from(std::ffi::OsStr::from_bytes(path))
 }
 
-/// Whether executing the file changes user, group or capabilities.
+/// Returns whether executing the file changes user, group or capabilities.
 fn is_privileged(path: &Path, metadata: &Metadata) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();

@@ -1,7 +1,8 @@
 //! Where the shared memory goes in a target's address space.
 //!
-//! A copy reaches its module's code and data by signed 32-bit displacements. So every byte of an area for copies must be within [`REACH`] of
-//! every byte of the modules of its cluster, and the area can only be where the process has room near its code:
+//! A copy reaches its module's code and data by signed 32-bit displacements. So every byte of an
+//! area for copies must be within [`REACH`] of every byte of the modules of its cluster, and the
+//! area can only be where the process has room near its code:
 //!
 //! ```text
 //!   program loaded anywhere    | copies |16 MiB| program |  heap ->                        window: REACH below the program's end
@@ -11,13 +12,15 @@
 //!   libraries, bottom up       | copies |16 MiB| libraries | new mappings ->               cluster: the 1 GiB above the lowest one
 //! ```
 //!
-//! The kernel places new mappings next to the libraries, growing one way, so the cluster of the libraries extends that way, and what is
-//! loaded later is within reach too, up to the size of the cluster. The area for copies lies behind it. Where that room is taken the
-//! area shrinks, and then the cluster does.
+//! The kernel places new mappings next to the libraries, growing one way, so the cluster of the
+//! libraries extends that way, and what is loaded later is within reach too, up to the size of the
+//! cluster. The area for copies lies behind it. Where that room is taken the area shrinks, and then
+//! the cluster does.
 //!
-//! Maps, control file and arena can be anywhere; they go together into one block far from everything that grows. Nothing is put on top
-//! of a mapping, nor where the stack may grow. The choice is a pure function of the list of mappings; if the target finds something in
-//! the way after all, the agent looks again.
+//! Maps, control file and arena can be anywhere; they go together into one block far from
+//! everything that grows. Nothing is put on top of a mapping, nor where the stack may grow. The
+//! choice is a pure function of the list of mappings; if the target finds something in the way
+//! after all, the agent looks again.
 
 use std::ops::Range;
 
@@ -32,7 +35,8 @@ use crate::modules::MappedModule;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Distance that a displacement is trusted to reach; the rest is for what a displacement is relative to.
+/// Distance that a displacement is trusted to reach; the rest is for what a displacement is
+/// relative to.
 pub(crate) const REACH: u64 = 2 * GIB - 16 * MIB;
 /// Room that is left between copies and a program or library that they are next to.
 const NEIGHBOUR_GAP: u64 = 16 * MIB;
@@ -44,7 +48,8 @@ const FIXED_BELOW: u64 = 4 * GIB;
 const STACK_ROOM: u64 = 128 * MIB;
 /// Room that is left above the heap.
 const HEAP_ROOM: u64 = 64 * MIB;
-/// Bytes of copies for each byte of code that are provided for, if there is room: those that simulate a cache take 40.
+/// Bytes of copies for each byte of code that are provided for, if there is room: those that
+/// simulate a cache take 40.
 const COPY_FACTOR: u64 = 64;
 const MIN_PROGRAM_COPIES: u64 = 64 * MIB;
 const MIN_LIBRARY_COPIES: u64 = 256 * MIB;
@@ -55,7 +60,8 @@ const ALIGNMENT: u64 = 2 * MIB;
 const BLOCK_DISTANCE: u64 = 64 * GIB;
 /// What a process may map.
 const USER_SPACE: Range<u64> = MIB..0x7fff_ffff_f000;
-/// Where mappings start that grow upwards: a third of the address space, and a terabyte of randomness.
+/// Where mappings start that grow upwards: a third of the address space, and a terabyte of
+/// randomness.
 const BOTTOM_UP: Range<u64> = 0x2aaa_aaaa_a000..0x2baa_aaab_0000;
 
 /// Addresses for everything that a target is given.
@@ -139,7 +145,8 @@ impl Space {
         starts.zip(ends).map(|(start, end)| aligned(start..end))
     }
 
-    /// A free range in a window, as long as wanted if possible, at least as long as needed, and as high as possible.
+    /// A free range in a window, as long as wanted if possible, at least as long as needed, and as
+    /// high as possible.
     fn find(&self, window: &Range<u64>, wanted: u64, needed: u64) -> Option<Range<u64>> {
         let inside = |gap: Range<u64>| aligned(gap.start.max(window.start)..gap.end.min(window.end));
         let gaps = self.gaps().map(inside).filter(|gap| gap.start < gap.end && gap.end - gap.start >= needed);
@@ -193,7 +200,8 @@ impl Space {
         }
     }
 
-    /// Gives maps, control file and arena their addresses, with gaps between them, far below the libraries if possible.
+    /// Gives maps, control file and arena their addresses, with gaps between them, far below the
+    /// libraries if possible.
     fn place_block(
         &self,
         clusters: &mut [Cluster; N_CLUSTERS],

@@ -1,33 +1,34 @@
 //! The live side of a recording: processes, and the memory that is shared with them.
 //!
-//! Everything here runs in the agent. A program is started ([`spawn`]) with the runtime preloaded; the runtime says hello on a socket
-//! ([`Listener`]), and the [`Process`] that comes of it owns the memory that both sides see: settings and counters, areas for copies with
-//! their maps, and the streams of samples.
+//! Everything here runs in the agent. A program is started ([`spawn`]) with the runtime preloaded;
+//! the runtime says hello on a socket ([`Listener`]), and the [`Process`] that comes of it owns the
+//! memory that both sides see: settings and counters, areas for copies with their maps, and the
+//! streams of samples.
 //!
 //! ```text
 //!    Listener --accept--> Process --modules--> MappedModule       which files are where
 //!                            |----place, unplace                  copies into the target
 //!                            |----drain, salvage--> SampleRef     samples out of it
 //!                            |----drain_events--> Event           what probes have noted
-//!                            |----drain_words---> words of a trace
+//!                            |----drain_path_trace --> words of the path trace
 //!                            '----set_*, counters                 settings in, counters out
 //! ```
 //!
-//! **The target is not trusted.** It is somebody else's program and may be broken. Whatever the agent reads from shared memory is copied out
-//! first and checked after; the files are sealed so that they cannot shrink under the agent; no message is waited for without a limit.
+//! **The target is not trusted.** It is somebody else's program and may be broken. Whatever the
+//! agent reads from shared memory is copied out first and checked after; the files are sealed so
+//! that they cannot shrink under the agent; no message is waited for without a limit.
 //!
-//! **Shared memory is atomics.** The agent never makes a reference to plain data in memory that another process writes. All access goes
-//! through slices of atomic integers, at offsets that come from `wire`, and the unsafe code for that is in one file.
+//! **Shared memory is atomics.** The agent never makes a reference to plain data in memory that
+//! another process writes. All access goes through slices of atomic integers, at offsets that come
+//! from `wire`, and the unsafe code for that is in one file.
 #![warn(missing_docs)]
 
 mod area;
 mod control;
 mod copies;
 mod drain;
-mod elf;
 mod error;
 mod events;
-mod farewell;
 mod join;
 mod launch;
 mod launchability;
@@ -37,20 +38,22 @@ mod maps;
 mod memory;
 mod modules;
 mod own;
+mod path_trace;
 mod perf;
 mod place;
 pub mod probe;
 mod process;
 mod procfs;
+mod ring;
+mod settings;
 mod signals;
+mod thread_exits;
 mod witness;
-mod words;
 
-pub use control::{Counters, ExactCounters, Settings};
+pub use control::{Counters, ExactCounters};
 pub use drain::{Drained, SampleRef};
-pub use error::{Error, PlaceError, Result, SpawnError};
-pub use events::{EventCounters, EventSettings};
-pub use farewell::LastWords;
+pub use error::{Error, Result};
+pub use events::EventCounters;
 pub use launch::{
     Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, own_filters, spawn,
 };
@@ -62,4 +65,6 @@ pub use perf::PerfTicks;
 pub use place::{FirstCounters, Placed, Reserved};
 pub use process::{PathCount, Process};
 pub use procfs::{CpuTime, Hindrance};
+pub use settings::{EventSettings, MetricSource, Mode, Noted, PathEnds, Settings};
 pub use signals::{PassingOn, Signals};
+pub use thread_exits::ThreadExitRecord;

@@ -1,7 +1,8 @@
 //! The socket on which processes join.
 //!
-//! Its name is in the abstract name space, so that nothing is left on disk and a program that changes its root directory can still join,
-//! and random, so that it cannot be occupied in advance. Whoever connects must belong to the agent's user.
+//! Its name is in the abstract name space, so that nothing is left on disk and a program that
+//! changes its root directory can still join, and random, so that it cannot be occupied in advance.
+//! Whoever connects must belong to the agent's user.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -10,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::control::Settings;
 use crate::copies::Copies;
 use crate::error::{Error, Result, Step};
 use crate::join::{Applicant, retry};
 use crate::process::Process;
+use crate::settings::Settings;
 
 /// Processes that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -69,10 +70,12 @@ impl Listener {
         &self.name
     }
 
-    /// Waits for a process to say hello, and does the handshake with it. The process starts with `settings`.
+    /// Waits for a process to say hello, and does the handshake with it. The process starts with
+    /// `settings`.
     ///
     /// # Errors
-    /// When the socket itself fails. What is wrong with one process is not an error but [`Joined::Refused`].
+    /// When the socket itself fails. What is wrong with one process is not an error but
+    /// [`Joined::Refused`].
     pub fn accept(&self, settings: &Settings) -> Result<Joined> {
         let Some(socket) = self.wait()? else { return Ok(Joined::Stopped) };
         let applicant = match Applicant::new(socket) {
@@ -90,7 +93,8 @@ impl Listener {
 
     /// Makes this and every later [`Listener::accept`] return [`Joined::Stopped`].
     pub fn stop(&self) {
-        // The counter of an eventfd that is never read can only fail to take more, and then it is readable already.
+        // The counter of an eventfd that is never read can only fail to take more, and then it is
+        // readable already.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 

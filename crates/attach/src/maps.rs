@@ -42,8 +42,9 @@ pub(crate) fn of_process(pid: u32) -> Result<Vec<Mapping>> {
     Ok(parse(&text))
 }
 
-/// Ranges of files' mappings that are not what the file has, or need not be in a moment: they can be written to, or pages of them have
-/// been. Data is among them; code should not be. Code that is being rewritten may not even be executable meanwhile.
+/// Ranges of files' mappings that are not what the file has, or need not be in a moment: they can
+/// be written to, or pages of them have been. Data is among them; code should not be. Code that is
+/// being rewritten may not even be executable meanwhile.
 pub(crate) fn changed_code(pid: u32) -> Result<Vec<Range<u64>>> {
     let path = PathBuf::from(format!("/proc/{pid}/smaps"));
     let text = fs::read(&path).map_err(|cause| Error::ProcessFile { path, cause })?;

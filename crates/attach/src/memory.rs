@@ -1,12 +1,14 @@
 //! Memory files, mapped in the agent and handed to a target.
 //!
-//! A file is sized once and sealed: it can neither shrink, which would make the agent's next access fatal, nor grow. It is sparse, so that
-//! the generous sizes of the layout cost only addresses. In the agent it is mapped readable and writable for as long as the [`SharedMemory`]
-//! lives; the descriptor goes to the target and is closed after that. Descriptors of memory that the target has only to read or execute
-//! are opened read-only, so that it cannot even ask for more.
+//! A file is sized once and sealed: it can neither shrink, which would make the agent's next access
+//! fatal, nor grow. It is sparse, so that the generous sizes of the layout cost only addresses. In
+//! the agent it is mapped readable and writable for as long as the [`SharedMemory`] lives; the
+//! descriptor goes to the target and is closed after that. Descriptors of memory that the target
+//! has only to read or execute are opened read-only, so that it cannot even ask for more.
 //!
-//! The target may write to the memory at any time. Access is therefore through atomic integers only: [`SharedMemory::words32`] and
-//! [`SharedMemory::words64`] are the two places where a pointer becomes a reference.
+//! The target may write to the memory at any time. Access is therefore through atomic integers
+//! only: [`SharedMemory::words32`] and [`SharedMemory::words64`] are the two places where a pointer
+//! becomes a reference.
 
 use std::fs::File;
 use std::io;
@@ -64,7 +66,8 @@ impl SharedMemory {
             unsafe { rustix::mm::mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, file.as_fd(), 0)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = SharedMemory { start, len };
-        // SAFETY: the range is exactly the mapping; the advice only keeps it out of core dumps and of children. If it fails, nothing is lost.
+        // SAFETY: the range is exactly the mapping; the advice only keeps it out of core dumps and
+        // of children. If it fails, nothing is lost.
         let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxDontDump) };
         // SAFETY: as above.
         let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxDontFork) };
@@ -75,15 +78,18 @@ impl SharedMemory {
         self.len as u64
     }
 
-    /// The 32-bit words in a range of bytes; `None` if it leaves the memory or is not aligned.
+    /// Returns the 32-bit words in a range of bytes; `None` if it leaves the memory or is not
+    /// aligned.
     pub(crate) fn words32(&self, bytes: Range<u64>) -> Option<&[AtomicU32]> {
         let (start, len) = self.part(bytes, align_of::<AtomicU32>())?;
-        // SAFETY: `part` has checked that the range lies in the mapping, which lives as long as `self`, and is aligned. Any bit pattern is
-        // a valid `AtomicU32`, and nobody has a non-atomic reference to the memory.
+        // SAFETY: `part` has checked that the range lies in the mapping, which lives as long as
+        // `self`, and is aligned. Any bit pattern is a valid `AtomicU32`, and nobody has a
+        // non-atomic reference to the memory.
         Some(unsafe { std::slice::from_raw_parts(start.cast(), len / size_of::<AtomicU32>()) })
     }
 
-    /// The 64-bit words in a range of bytes; `None` if it leaves the memory or is not aligned.
+    /// Returns the 64-bit words in a range of bytes; `None` if it leaves the memory or is not
+    /// aligned.
     pub(crate) fn words64(&self, bytes: Range<u64>) -> Option<&[AtomicU64]> {
         let (start, len) = self.part(bytes, align_of::<AtomicU64>())?;
         // SAFETY: as in `words32`.
@@ -101,7 +107,8 @@ impl SharedMemory {
         Some((unsafe { self.start.as_ptr().add(start) }, len))
     }
 
-    /// The 32-bit word at an offset that the caller knows to be inside, because it comes from a layout and not from the target.
+    /// Returns the 32-bit word at an offset that the caller knows to be inside, because it comes
+    /// from a layout and not from the target.
     pub(crate) fn word32(&self, at: u64) -> &AtomicU32 {
         self.words32(at..at + 4).and_then(<[_]>::first).expect("an offset of the layout")
     }
@@ -111,8 +118,8 @@ impl SharedMemory {
         self.words64(at..at + 8).and_then(<[_]>::first).expect("an offset of the layout")
     }
 
-    /// Has the kernel provide the pages of a range in one go, which is several times cheaper than one fault for each. Without it, they
-    /// come by faults.
+    /// Has the kernel provide the pages of a range in one go, which is several times cheaper than
+    /// one fault for each. Without it, they come by faults.
     pub(crate) fn populate(&self, bytes: Range<u64>) {
         let pages = bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE).min(self.len());
         let Some((start, len)) = self.part(pages, 1) else { return };
@@ -120,20 +127,24 @@ impl SharedMemory {
         let _ = unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, Advice::LinuxPopulateWrite) };
     }
 
-    /// What has been written to a range is for the target: its pages stay in the file, but are no longer counted as memory of this process.
+    /// What has been written to a range is for the target: its pages stay in the file, but are no
+    /// longer counted as memory of this process.
     pub(crate) fn let_go(&self, bytes: Range<u64>) {
         let pages = bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE).min(self.len());
         let Some((start, len)) = self.part(pages, 1) else { return };
-        // SAFETY: the range lies in the mapping, which is shared: its contents are those of the file, and come back by faults.
+        // SAFETY: the range lies in the mapping, which is shared: its contents are those of the
+        // file, and come back by faults.
         let _ = unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, Advice::LinuxDontNeed) };
     }
 
-    /// Makes a range read as zeros and gives its whole pages back. Readers see each word as it was or as zero.
+    /// Makes a range read as zeros and gives its whole pages back. Readers see each word as it was
+    /// or as zero.
     pub(crate) fn clear(&self, bytes: Range<u64>) -> io::Result<()> {
         let pages = bytes.start.next_multiple_of(PAGE)..bytes.end / PAGE * PAGE;
         let edges = if pages.start < pages.end {
             let (start, len) = self.part(pages.clone(), 1).ok_or(io::ErrorKind::InvalidInput)?;
-            // SAFETY: the range lies in the mapping; removing its pages leaves it mapped, with zeros as contents.
+            // SAFETY: the range lies in the mapping; removing its pages leaves it mapped, with
+            // zeros as contents.
             unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, Advice::LinuxRemove)? };
             [bytes.start..pages.start, pages.end..bytes.end]
         } else {
@@ -154,7 +165,8 @@ impl Drop for SharedMemory {
     }
 }
 
-/// Says what the file is for, which some systems insist on; kernels before 6.3 do not know the words.
+/// Says what the file is for, which some systems insist on; kernels before 6.3 do not know the
+/// words.
 fn new_file(name: &str, purpose: Use) -> io::Result<OwnedFd> {
     let basic = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let spoken = if purpose == Use::Execute { MemfdFlags::EXEC } else { MemfdFlags::NOEXEC_SEAL };

@@ -1,9 +1,10 @@
 //! Which files a process has loaded, and where.
 //!
-//! The kernel lists mappings, not modules. A file can be mapped more than once, as a library and as data, and a small program can have its
-//! first page mapped twice with different permissions, so neither order nor offsets alone say which mappings belong together. The segments
-//! of the file do: an executable mapping and the segment that it is made of give the distance by which the image was moved, and that
-//! distance is the identity of a loaded module.
+//! The kernel lists mappings, not modules. A file can be mapped more than once, as a library and as
+//! data, and a small program can have its first page mapped twice with different permissions, so
+//! neither order nor offsets alone say which mappings belong together. The segments of the file do:
+//! an executable mapping and the segment that it is made of give the distance by which the image
+//! was moved, and that distance is the identity of a loaded module.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,10 +13,10 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use image::head::{Identity, Segments};
 use wire::clusters::Cluster;
 
-use crate::elf::{self, Identity, Segments};
-use crate::launchability::open;
+use crate::launchability::{identify, open};
 use crate::maps::{FileId, Mapping};
 
 /// Suffix of the path of a file that is no longer there.
@@ -79,7 +80,7 @@ impl fmt::Display for NoCopyReason {
 }
 
 impl MappedModule {
-    /// Whether two processes have the same file at the same place.
+    /// Returns whether two processes have the same file at the same place.
     #[must_use]
     pub fn is_same_as(&self, other: &MappedModule) -> bool {
         (self.base, self.dev, self.inode, &self.exec) == (other.base, other.dev, other.inode, &other.exec)
@@ -149,7 +150,7 @@ pub(crate) fn modules(
     modules
 }
 
-/// The images of one file, given its executable mappings.
+/// Returns the images of one file, given its executable mappings.
 fn instances(code: &[&Mapping], segments: Option<&Segments>, maps: &[Mapping]) -> Vec<MappedModule> {
     let mut modules: BTreeMap<u64, MappedModule> = BTreeMap::new();
     for mapping in code {
@@ -166,7 +167,7 @@ fn instances(code: &[&Mapping], segments: Option<&Segments>, maps: &[Mapping]) -
     modules.into_values().collect()
 }
 
-/// The image that an executable mapping is a part of.
+/// Returns the image that an executable mapping is a part of.
 fn extent(mapping: &Mapping, segments: &Segments, maps: &[Mapping]) -> Option<Range<u64>> {
     let starts_with_file = |base: u64| maps.iter().any(|each| each.range.contains(&base) && each.file == mapping.file);
     let biases = segments.loads.iter().filter(|load| load.is_executable);
@@ -185,7 +186,8 @@ impl MappedModule {
         let code_only = |cluster: &Cluster| {
             self.exec.iter().all(|code| cluster.contains(code.start) && cluster.contains(code.end - 1))
         };
-        // The program's cluster was laid out around its image, data included, even where that reaches beyond the cluster.
+        // The program's cluster was laid out around its image, data included, even where that
+        // reaches beyond the cluster.
         let covers = |cluster: &Cluster| {
             if self.is_program { cluster.contains(self.base) && code_only(cluster) } else { whole(cluster) }
         };
@@ -215,7 +217,7 @@ pub(crate) fn segments_of_mapped_file(pid: u32, mapping: &Mapping) -> Option<Seg
     if !file.metadata().ok()?.is_file() {
         return None;
     }
-    match elf::identify(&file).ok()? {
+    match identify(&file).ok()? {
         Identity::Native(segments) => Some(segments),
         _ => None,
     }
@@ -224,8 +226,8 @@ pub(crate) fn segments_of_mapped_file(pid: u32, mapping: &Mapping) -> Option<Seg
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::Load;
     use crate::maps::parse;
+    use image::head::Load;
 
     const PROGRAM: &str = "/opt/program";
 
@@ -233,7 +235,7 @@ mod tests {
         Load { offset, address, file_bytes: bytes, memory_bytes: bytes, is_executable }
     }
 
-    /// The segments that files of these names have.
+    /// Returns the segments that files of these names have.
     fn segments(mapping: &Mapping) -> Option<Segments> {
         let data = Load { memory_bytes: 0x9000, ..load(0x3000, 0x4000, 0x800, false) };
         let loads = match mapping.path.to_str()? {

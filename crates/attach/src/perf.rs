@@ -1,9 +1,10 @@
 //! Ticks from perf events.
 //!
-//! The agent opens, for every thread of the process, a software event that counts CPU time in user mode and has the kernel send the thread
-//! [`TIMER_SIGNAL`] each time its period is over. The event overflows only in user mode and the signal is delivered on the spot, so that no
-//! system call of the program is ever interrupted by it. The descriptors stay here: dropping them ends the ticks. Threads that are made later
-//! get theirs when the agent looks again.
+//! The agent opens, for every thread of the process, a software event that counts CPU time in user
+//! mode and has the kernel send the thread [`TIMER_SIGNAL`] each time its period is over. The event
+//! overflows only in user mode and the signal is delivered on the spot, so that no system call of
+//! the program is ever interrupted by it. The descriptors stay here: dropping them ends the ticks.
+//! Threads that are made later get theirs when the agent looks again.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -66,7 +67,8 @@ impl PerfTicks {
 pub(crate) fn open_ticks(tid: u32, interval_ns: u64) -> io::Result<OwnedFd> {
     let event = Attributes::ticks(interval_ns).open(tid.cast_signed())?;
     let owner = FileOwner { kind: F_OWNER_TID, id: tid.cast_signed() };
-    // SAFETY: the first call reads a structure of this layout from a valid place; the others take numbers.
+    // SAFETY: the first call reads a structure of this layout from a valid place; the others take
+    // numbers.
     let results = unsafe {
         [
             libc::fcntl(event.as_raw_fd(), F_SETOWN_EX, &raw const owner),

@@ -5,11 +5,12 @@ use wire::clusters::{LANDING, LEADER};
 use wire::recovery::Run;
 
 use crate::copies::{Needs, Room};
-use crate::error::{PlaceError, Result};
+use crate::error::{Error, Result};
 use crate::modules::MappedModule;
 use crate::process::Process;
 
-/// Room for the copy of a module. What the copy has to know to be made final is in the public fields.
+/// Room for the copy of a module. What the copy has to know to be made final is in the public
+/// fields.
 #[derive(Debug, Clone)]
 pub struct Reserved {
     /// The module.
@@ -42,10 +43,11 @@ impl Process {
     /// Puts the copy of a module into the process, and into all that were forked from it.
     ///
     /// # Errors
-    /// When the module cannot have a copy, there is no room left, the module is gone, or a process that shares the copies has not got it.
-    pub fn place(&self, module: &MappedModule, copy: &ModuleCopy) -> std::result::Result<Placed, PlaceError> {
+    /// When the module cannot have a copy, there is no room left, the module is gone, or a process
+    /// that shares the copies has not got it.
+    pub fn place(&self, module: &MappedModule, copy: &ModuleCopy) -> Result<Placed> {
         if module.cluster.is_some_and(|cluster| cluster != copy.cluster()) {
-            return Err(PlaceError::Inconsistent);
+            return Err(Error::Inconsistent);
         }
         let needs = Needs {
             code_bytes: copy.code_len() as u64,
@@ -57,11 +59,12 @@ impl Process {
         let Reserved { copy: address, cluster_lo, room: Room { first_cell, first_key, .. }, .. } = reserved;
         let at = Position { module_base: module.base, copy: address, cluster_lo, first_cell, first_key };
         let code = copy.place(&at).map_err(|error| match error {
-            emit::Error::OutOfReach | emit::Error::OutsideCluster => PlaceError::OutOfReach,
-            _ => PlaceError::Inconsistent,
+            emit::Error::OutOfReach | emit::Error::OutsideCluster => Error::OutOfReach,
+            _ => Error::Inconsistent,
         })?;
         let entry = |each: Entry| (each.original, each.copy | if each.is_leader { LEADER } else { 0 });
-        // Where an instruction starts with the last byte of a call, of all things, its own entry is the one to keep.
+        // Where an instruction starts with the last byte of a call, of all things, its own entry is
+        // the one to keep.
         let landings = copy.landings().map(|(last_byte, place)| (last_byte, place | LANDING));
         let entries = landings.chain(copy.entries().map(entry));
         self.fill(&reserved, code, copy.runs(), entries)
@@ -71,56 +74,56 @@ impl Process {
     ///
     /// # Errors
     /// When the module cannot have a copy, or there is no room left.
-    pub fn reserve(
-        &self,
-        module: &MappedModule,
-        code_bytes: usize,
-        n_runs: usize,
-    ) -> std::result::Result<Reserved, PlaceError> {
+    pub fn reserve(&self, module: &MappedModule, code_bytes: usize, n_runs: usize) -> Result<Reserved> {
         self.reserve_for(module, Needs { code_bytes: code_bytes as u64, n_runs: n_runs as u64, ..Needs::default() })
     }
 
-    fn reserve_for(&self, module: &MappedModule, needs: Needs) -> std::result::Result<Reserved, PlaceError> {
-        let cluster = module.cluster.ok_or(PlaceError::OutOfReach)?;
+    fn reserve_for(&self, module: &MappedModule, needs: Needs) -> Result<Reserved> {
+        let cluster = module.cluster.ok_or(Error::OutOfReach)?;
         let copies = self.copies();
         let room = copies.reserve(cluster, needs)?;
         let at = copies.clusters[cluster];
         Ok(Reserved { module: module.clone(), copy: at.copy_base + room.start, cluster_lo: at.lo, cluster, room })
     }
 
-    /// Writes a copy into its room and makes it known to the process, and to all that were forked from it.
+    /// Writes a copy into its room and makes it known to the process, and to all that were forked
+    /// from it.
     ///
-    /// `entries` are pairs of an offset from the module's base and the offset of its twin in the copy, the latter with
-    /// [`LEADER`] set for the start of a block or [`LANDING`] for the last byte of a call. Of two for one offset, the last is kept.
+    /// `entries` are pairs of an offset from the module's base and the offset of its twin in the
+    /// copy, the latter with [`LEADER`] set for the start of a block or [`LANDING`] for the last
+    /// byte of a call. Of two for one offset, the last is kept.
     ///
     /// # Errors
-    /// When the copy is not what was announced, the module is gone, or a process that shares the copies has not got it.
+    /// When the copy is not what was announced, the module is gone, or a process that shares the
+    /// copies has not got it.
     pub fn fill(
         &self,
         reserved: &Reserved,
         code: Vec<u8>,
         runs: &[Run],
         entries: impl IntoIterator<Item = (u32, u32)>,
-    ) -> std::result::Result<Placed, PlaceError> {
+    ) -> Result<Placed> {
         self.copies().write(&reserved.room, &code, runs)?;
         drop(code);
         let slot = self.copies().publish(self.pid(), &reserved.module, &reserved.room, entries.into_iter())?;
         Ok(Placed { slot })
     }
 
-    /// Which counters a copy uses.
+    /// Returns which counters a copy uses.
     #[must_use]
     pub fn first_counters(&self, placed: Placed) -> FirstCounters {
         let (cell, key) = self.copies().first_counters(placed.slot);
         FirstCounters { cell, key }
     }
 
-    /// Takes a copy out of use. Threads that are inside leave it in their own time; its room is not reused.
+    /// Takes a copy out of use. Threads that are inside leave it in their own time; its room is not
+    /// reused.
     pub fn unplace(&self, placed: Placed) {
         self.copies().unpublish(placed.slot, self.control());
     }
 
-    /// Takes copies of code out of use that the program has changed without the runtime noticing. Returns them.
+    /// Takes copies of code out of use that the program has changed without the runtime noticing.
+    /// Returns them.
     ///
     /// # Errors
     /// When the process is gone.
@@ -129,14 +132,16 @@ impl Process {
         Ok(changed.into_iter().map(|slot| Placed { slot }).collect())
     }
 
-    /// Whether the program has closed libraries since the last [`Process::acknowledge_unloads`]. Until then no burst starts.
+    /// Returns whether the program has closed libraries since the last
+    /// [`Process::acknowledge_unloads`]. Until then no burst starts.
     #[must_use]
     pub fn unloads_pending(&self) -> bool {
         use std::sync::atomic::Ordering::Acquire;
         self.control().unloads().load(Acquire) != self.control().unloads_cleared().load(Acquire)
     }
 
-    /// Takes the copies of all modules that are gone out of use, then lets bursts start again. Returns those copies.
+    /// Takes the copies of all modules that are gone out of use, then lets bursts start again.
+    /// Returns those copies.
     ///
     /// # Errors
     /// When the process is gone.

@@ -1,10 +1,11 @@
 //! One process of a session.
 //!
-//! A [`Process`] is made when a process has joined and lives until the caller drops it, which may be long after the process has died: the
-//! samples are still there. Dropping it ends the recording in a process that is still alive. Methods take `&self` and may be called from
-//! several threads.
+//! A [`Process`] is made when a process has joined and lives until the caller drops it, which may
+//! be long after the process has died: the samples are still there. Dropping it ends the recording
+//! in a process that is still alive. Methods take `&self` and may be called from several threads.
 //!
-//! Keep the object of a dead process while children of it may still join ([`Process::has_heirs`]): what they run are its copies.
+//! Keep the object of a dead process while children of it may still join ([`Process::has_heirs`]):
+//! what they run are its copies.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -26,9 +27,9 @@ use crate::control::{ControlFile, Counters, ExactCounters, Slot};
 use crate::copies::Copies;
 use crate::drain::{Drained, Reader, SampleRef};
 use crate::error::{Error, Result, Step};
-use crate::farewell::LastWords;
 use crate::maps;
 use crate::modules::{self, MappedModule, Surroundings};
+use crate::thread_exits::ThreadExitRecord;
 
 /// What was counted of a path in one thread area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,8 @@ pub struct PathCount {
     pub key: u64,
     /// How often.
     pub count: u64,
-    /// What the metric's counter has gone up by on it, if there is one; the sum of squares ([`wire::exact::Squares`]), if paths are sampled.
+    /// What the metric's counter has gone up by on it, if there is one; the sum of squares
+    /// ([`wire::exact::Squares`]), if paths are sampled.
     pub beside: u64,
 }
 
@@ -74,25 +76,26 @@ impl Process {
         self.identity.pid
     }
 
-    /// The process that it was forked from, if it joined as a child that shares that one's copies.
+    /// Returns the process that it was forked from, if it joined as a child that shares that one's
+    /// copies.
     #[must_use]
     pub fn parent(&self) -> Option<u32> {
         self.identity.parent
     }
 
-    /// What it ran when it joined.
+    /// Returns what it ran when it joined.
     #[must_use]
     pub fn program(&self) -> &OsStr {
         &self.identity.program
     }
 
-    /// The thread that joined, by its own account.
+    /// Returns the thread that joined, by its own account.
     #[must_use]
     pub fn first_tid(&self) -> u32 {
         self.identity.first_tid
     }
 
-    /// Whether it has not ended. True for one that has replaced its program.
+    /// Returns whether it has not ended. True for one that has replaced its program.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.identity.pidfd, PollFlags::IN)];
@@ -100,7 +103,8 @@ impl Process {
         matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(0))
     }
 
-    /// Whether other processes have its copies mapped: children, in the session or about to join it. Looks through all processes.
+    /// Returns whether other processes have its copies mapped: children, in the session or about to
+    /// join it. Looks through all processes.
     #[must_use]
     pub fn has_heirs(&self) -> bool {
         let is_heir = |pid: u32| {
@@ -112,7 +116,7 @@ impl Process {
             .is_ok_and(|names| names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).any(is_heir))
     }
 
-    /// Whether it runs the same copies as another process, as a forked child does.
+    /// Returns whether it runs the same copies as another process, as a forked child does.
     #[must_use]
     pub fn shares_copies_with(&self, other: &Process) -> bool {
         Arc::ptr_eq(&self.copies, &other.copies)
@@ -124,13 +128,13 @@ impl Process {
         &self.identity.pidfd
     }
 
-    /// The clusters of the process; those with `span` 0 are not in use.
+    /// Returns the clusters of the process; those with `span` 0 are not in use.
     #[must_use]
     pub fn clusters(&self) -> &[Cluster; N_CLUSTERS] {
         &self.copies.clusters
     }
 
-    /// What the process has loaded now, by address.
+    /// Returns what the process has loaded now, by address.
     ///
     /// # Errors
     /// When the process is gone, may not be looked at, or has replaced its program.
@@ -153,12 +157,13 @@ impl Process {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner).drain(&self.arena, self.control.n_areas(), sink)
     }
 
-    /// The same for a process that has died or replaced its program: also the bursts that were under way.
+    /// The same for a process that has died or replaced its program: also the bursts that were
+    /// under way.
     pub fn salvage(&self, sink: &mut dyn FnMut(SampleRef<'_>)) -> Drained {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner).salvage(&self.arena, self.control.n_areas(), sink)
     }
 
-    /// What the runtime has counted so far.
+    /// Returns what the runtime has counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut counters = self.control.counters();
@@ -172,20 +177,23 @@ impl Process {
         counters
     }
 
-    /// In exact mode: what the process last asked for, if it has not been answered. See [`Process::answer`].
+    /// In exact mode: what the process last asked for, if it has not been answered. See
+    /// [`Process::answer`].
     #[must_use]
     pub fn open_request(&self) -> Option<u32> {
         let asked = self.control.exact_requests().load(Ordering::Acquire);
         (asked != self.control.exact_answered().load(Ordering::Acquire)).then_some(asked)
     }
 
-    /// In exact mode: everything that was mapped when the process asked has its copies now, or never will.
+    /// In exact mode: everything that was mapped when the process asked has its copies now, or
+    /// never will.
     pub fn answer(&self, request: u32) {
         self.control.exact_answered().store(request, Ordering::Release);
     }
 
-    /// In exact mode: tells the process that the agent lives, and how far it has come with its work, as a number that changes. It waits for an answer only as
-    /// long as the first is done every second, and the second changes every minute.
+    /// In exact mode: tells the process that the agent lives, and how far it has come with its
+    /// work, as a number that changes. It waits for an answer only as long as the first is done
+    /// every second, and the second changes every minute.
     pub fn show_life(&self, progress: u32) {
         self.control.heartbeat().fetch_add(1, Ordering::Relaxed);
         self.control.progress().store(progress, Ordering::Relaxed);
@@ -196,18 +204,20 @@ impl Process {
         self.control.events_are_enough().store(1, Ordering::Relaxed);
     }
 
-    /// No more events of a place are wanted ([`wire::events::Event::place`]). Whether there was room to say so.
+    /// No more events of a place are wanted ([`wire::events::Event::place`]). Returns whether there
+    /// was room to say so.
     pub fn end_events_of(&self, place: u64) -> bool {
         self.control.add_known_place(place)
     }
 
-    /// What the runtime has counted of exact mode.
+    /// Returns what the runtime has counted of exact mode.
     #[must_use]
     pub fn exact_counters(&self) -> ExactCounters {
         self.control.exact_counters()
     }
 
-    /// In exact mode: hands on every counter that is not zero with its number, once for each thread area that it was used in.
+    /// In exact mode: hands on every counter that is not zero with its number, once for each thread
+    /// area that it was used in.
     ///
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
@@ -216,7 +226,8 @@ impl Process {
         self.arena.for_each_word(self.control.n_areas(), range, &mut |at, value| sink((at / 8) as u32, value))
     }
 
-    /// In exact mode: sets counters to zero in all thread areas. For those that remember targets of calls, when code is gone.
+    /// In exact mode: sets counters to zero in all thread areas. For those that remember targets of
+    /// calls, when code is gone.
     ///
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
@@ -225,7 +236,8 @@ impl Process {
         self.arena.clear_words(self.control.n_areas(), range, &mut |at| is_wanted((at / 8) as u32))
     }
 
-    /// In exact mode: returns that were noted in copies that are gone must not be taken by code that comes to lie at the same addresses.
+    /// In exact mode: returns that were noted in copies that are gone must not be taken by code
+    /// that comes to lie at the same addresses.
     pub(crate) fn forget_returns(&self, gone: &[Slot]) {
         let is_gone = |twin: u64| gone.iter().any(|slot| twin.wrapping_sub(slot.copy) < slot.copy_len);
         // What cannot be asked for cannot have been used.
@@ -276,7 +288,8 @@ impl Process {
         let range = |start: u32| u64::from(start)..u64::from(start) + bytes;
         let mut beside: BTreeMap<u64, u64> = BTreeMap::new();
         self.arena.for_each_word_of(area, range(PATH_METRIC), &mut |at, value| {
-            // A signal between reading the counter and noting it charges the handler to the wrong side: not below nothing.
+            // A signal between reading the counter and noting it charges the handler to the wrong
+            // side: not below nothing.
             beside.insert(at, u64::try_from(value.cast_signed()).unwrap_or(0));
         })?;
         let mut key = (u64::MAX, 0);
@@ -290,8 +303,8 @@ impl Process {
     }
 
     /// In exact mode: hands on what threads left when they ended.
-    pub fn for_each_farewell(&self, sink: &mut dyn FnMut(&LastWords)) {
-        self.arena.areas(self.control.n_areas()).for_each(|area| area.for_each_farewell(sink));
+    pub fn for_each_thread_exit(&self, sink: &mut dyn FnMut(&ThreadExitRecord)) {
+        self.arena.areas(self.control.n_areas()).for_each(|area| area.for_each_thread_exit(sink));
     }
 
     /// In exact mode: path ends that found their table full.
@@ -312,12 +325,12 @@ impl Process {
         self.arena.areas(self.control.n_areas()).map(|area| area.n_sampling_ticks()).sum()
     }
 
-    /// The areas of all threads so far.
+    /// Returns the areas of all threads so far.
     pub(crate) fn areas(&self) -> impl Iterator<Item = crate::area::Area<'_>> {
         self.arena.areas(self.control.n_areas())
     }
 
-    /// Whether threads never leave the copies.
+    /// Returns whether threads never leave the copies.
     pub(crate) fn is_exact(&self) -> bool {
         self.arena.shape() == crate::area::Shape::EXACT
     }
@@ -348,8 +361,9 @@ impl Process {
         self.control.stack_bytes().store(bytes & !7, Ordering::Release);
     }
 
-    /// Whether the program handles the signal of ticks itself. Ticks from perf events would get in the way of its own signals, because they
-    /// cannot be held back while it has them blocked; those of timers can.
+    /// Returns whether the program handles the signal of ticks itself. Ticks from perf events would
+    /// get in the way of its own signals, because they cannot be held back while it has them
+    /// blocked; those of timers can.
     #[must_use]
     pub fn handles_tick_signal(&self) -> bool {
         self.control.counters().wrapped_signals >> (TIMER_SIGNAL - 1) & 1 != 0
@@ -375,7 +389,8 @@ impl Process {
     }
 }
 
-/// Nobody reads the samples any more, and what others get copies of is no longer checked against this process.
+/// Nobody reads the samples any more, and what others get copies of is no longer checked against
+/// this process.
 impl Drop for Process {
     fn drop(&mut self) {
         self.stop();

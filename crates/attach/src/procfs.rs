@@ -35,7 +35,8 @@ struct SignalState {
 pub enum Hindrance {
     /// A debugger is attached: it sees every tick before the process does.
     Debugger,
-    /// A signal has a handler that the runtime does not know, installed by a system call of its own, and that handler might see a copy.
+    /// A signal has a handler that the runtime does not know, installed by a system call of its
+    /// own, and that handler might see a copy.
     UnknownHandler {
         /// The signal.
         signal: u32,
@@ -53,7 +54,8 @@ impl fmt::Display for Hindrance {
     }
 }
 
-/// Signals whose handlers are no business of the program: the ticks, and two of the C library's own.
+/// Signals whose handlers are no business of the program: the ticks, and two of the C library's
+/// own.
 const SIGNALS_OF_OTHERS: u64 = 1 << (TIMER_SIGNAL - 1) | 0b11 << 31;
 
 impl Process {
@@ -67,7 +69,7 @@ impl Process {
         Ok(names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// What keeps ticks from being harmless just now.
+    /// Returns what keeps ticks from being harmless just now.
     ///
     /// # Errors
     /// When the process is gone.
@@ -127,7 +129,8 @@ fn signal_state(status: &str) -> SignalState {
     SignalState { blocked: mask("SigBlk:"), caught: mask("SigCgt:") }
 }
 
-/// User and system time. The second field is the program's name in parentheses and may contain anything.
+/// User and system time. The second field is the program's name in parentheses and may contain
+/// anything.
 fn clock_ticks(stat: &str) -> Option<(u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);

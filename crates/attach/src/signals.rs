@@ -1,14 +1,19 @@
 //! Signals that end, stop and continue programs, passed on to the program.
 //!
-//! **The rule.** What is sent to strobe is meant for the program. A signal that was sent to the process group has reached the program already, if that
-//! is still in the group, and is not sent again; any other is passed on, once. The [`Witness`] says which is which; should it be gone, what comes from the kernel is taken to
-//! be from the terminal, and so for the group. Two of the same within a millisecond or so may count as one, as they may anywhere.
+//! **The rule.** What is sent to strobe is meant for the program. A signal that was sent to the
+//! process group has reached the program already, if that is still in the group, and is not sent
+//! again; any other is passed on, once. The [`Witness`] says which is which; should it be gone,
+//! what comes from the kernel is taken to be from the terminal, and so for the group. Two of the
+//! same within a millisecond or so may count as one, as they may anywhere.
 //!
-//! strobe itself neither ends nor stops by such a signal. It goes on until the program has ended, and then ends as the program did ([`crate::die_by`]); when the program
-//! has stopped, it stops ([`crate::stop`]). Signals that were ignored on entry stay ignored.
+//! strobe itself neither ends nor stops by such a signal. It goes on until the program has ended,
+//! and then ends as the program did ([`crate::die_by`]); when the program has stopped, it stops
+//! ([`crate::stop`]). Signals that were ignored on entry stay ignored.
 //!
-//! **Before the program runs.** Its process is a copy of this one until it executes the program. What was caught until then, before or after the fork, is in the copy's memory, and takes
-//! effect there ([`take_effect`]). The system makes a fork and signals to the group follow each other, so that nothing is lost between.
+//! **Before the program runs.** Its process is a copy of this one until it executes the program.
+//! What was caught until then, before or after the fork, is in the copy's memory, and takes effect
+//! there ([`take_effect`]). The system makes a fork and signals to the group follow each other, so
+//! that nothing is lost between.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -53,7 +58,8 @@ pub struct PassingOn {
 }
 
 impl Signals {
-    /// Catches signals, but those that are `ignored` (bit `n - 1` for signal `n`). To be called while there are no other threads.
+    /// Catches signals, but those that are `ignored` (bit `n - 1` for signal `n`). To be called
+    /// while there are no other threads.
     ///
     /// # Errors
     /// When the system refuses.
@@ -87,7 +93,8 @@ impl Signals {
         PassingOn { signals: Arc::clone(self), is_over, thread }
     }
 
-    /// When the program has ended: whether one more signal came, from somebody who wants strobe to end, too.
+    /// When the program has ended: whether one more signal came, from somebody who wants strobe to
+    /// end, too.
     #[must_use]
     pub fn is_hurried(&self) -> bool {
         self.has_ended.load(Ordering::Acquire) && CAUGHT.load(Ordering::Acquire) & mask(&ENDING) != 0
@@ -107,7 +114,8 @@ impl Signals {
         }
         let job_control = mask(&JOB_CONTROL);
         let mut of_group = 0;
-        // Until nothing new has come, so that a signal of the group that came twice does not count as a second one for strobe alone.
+        // Until nothing new has come, so that a signal of the group that came twice does not count
+        // as a second one for strobe alone.
         loop {
             let caught = CAUGHT.swap(0, Ordering::AcqRel);
             if caught == 0 {
@@ -152,13 +160,15 @@ impl PassingOn {
     }
 }
 
-/// In the process that is about to execute the program: what was caught takes effect, as it would have there.
+/// In the process that is about to execute the program: what was caught takes effect, as it would
+/// have there.
 pub(crate) fn take_effect() -> io::Result<()> {
     let handled = HANDLED.load(Ordering::Acquire);
     if handled == 0 {
         return Ok(());
     }
-    // A process that stopped here would hold up whoever waits for it to execute the program. Executing it ends handlers, too.
+    // A process that stopped here would hold up whoever waits for it to execute the program.
+    // Executing it ends handlers, too.
     let ending = handled & !mask(&JOB_CONTROL);
     let before = change_mask(libc::SIG_BLOCK, &signal_set(ending))?;
     for signal in each(ending) {
@@ -187,7 +197,8 @@ fn handle(signal: i32) -> io::Result<()> {
 extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: *const libc::c_void) {
     const BY_ITSELF: i32 = 0x80;
     let one = 1u64;
-    // SAFETY: the kernel passes a complete `siginfo_t`; `write` may be called anywhere, and `errno` is put back.
+    // SAFETY: the kernel passes a complete `siginfo_t`; `write` may be called anywhere, and `errno`
+    // is put back.
     unsafe {
         if (*info).si_code == BY_ITSELF {
             BY_KERNEL.fetch_or(mask(&[signal]), Ordering::AcqRel);

@@ -1,12 +1,14 @@
 //! Whether a signal that reached this process was sent to its whole process group.
 //!
-//! The system does not tell a receiver: `kill -INT PID` and `kill -INT -GROUP` come with the same information. So there is a witness, a
-//! process of the same group that is nobody's aim by itself. It blocks the signals in question and, when asked, says which of them are waiting for it, and
-//! forgets them. The system sends to a group in one go, the youngest member first, so that what has reached the older process is
-//! waiting for the younger one.
+//! The system does not tell a receiver: `kill -INT PID` and `kill -INT -GROUP` come with the same
+//! information. So there is a witness, a process of the same group that is nobody's aim by itself.
+//! It blocks the signals in question and, when asked, says which of them are waiting for it, and
+//! forgets them. The system sends to a group in one go, the youngest member first, so that what has
+//! reached the older process is waiting for the younger one.
 //!
-//! The witness is a fork that executes nothing else: it makes system calls only, holds no file but its socket, and dies with its parent. It has another name
-//! and no command line, so that `pkill strobe` does not aim at it.
+//! The witness is a fork that executes nothing else: it makes system calls only, holds no file but
+//! its socket, and dies with its parent. It has another name and no command line, so that `pkill
+//! strobe` does not aim at it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,7 +29,8 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Starts it. Bit `n - 1` of `signals` is for signal `n`; none of them may be in use for anything but this in the calling thread.
+    /// Starts it. Bit `n - 1` of `signals` is for signal `n`; none of them may be in use for
+    /// anything but this in the calling thread.
     pub(crate) fn start(signals: u64) -> io::Result<Witness> {
         let flags = SocketFlags::CLOEXEC;
         let (socket, far_end) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -47,7 +50,7 @@ impl Witness {
         if pid < 0 { Err(error) } else { Ok(Witness { socket, pid }) }
     }
 
-    /// The signals that have reached it since the last time. `None`: it does not answer.
+    /// Returns the signals that have reached it since the last time. `None`: it does not answer.
     pub(crate) fn ask(&self) -> Option<u64> {
         rustix::io::write(&self.socket, &[0]).ok()?;
         let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
@@ -71,7 +74,8 @@ impl Drop for Witness {
 
 /// The life of the witness.
 fn witness(socket: i32, parent: libc::pid_t, set: &libc::sigset_t, command_line: std::ops::Range<u64>) -> ! {
-    // SAFETY: this process has one thread and shares no memory. The range is that of the command line, as the kernel made it, which nothing here reads.
+    // SAFETY: this process has one thread and shares no memory. The range is that of the command
+    // line, as the kernel made it, which nothing here reads.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
@@ -104,7 +108,8 @@ fn witness(socket: i32, parent: libc::pid_t, set: &libc::sigset_t, command_line:
     }
 }
 
-/// Where the command line of this process is in its memory; nowhere, if the system does not say.
+/// Returns where the command line of this process is in its memory; nowhere, if the system does not
+/// say.
 fn command_line() -> std::ops::Range<u64> {
     // By the numbers of proc(5), which start at 1; what follows the name is the third.
     const START: usize = 48 - 3;

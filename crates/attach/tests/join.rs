@@ -6,27 +6,19 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use attach::{Error, Joined, Launch, Listener, MappedModule, PlaceError, Placed, Process, Settings};
+use attach::{Error, Joined, Launch, Listener, MappedModule, Mode, PathEnds, Placed, Process, Settings};
 use wire::clusters::{LEADER, LIBRARIES, PROGRAM};
-use wire::control::{Control, FILE_BYTES, MODULES_OFFSET, Policy, TickSource};
+use wire::control::{Control, FILE_BYTES, MODULES_OFFSET, TickSource};
 use wire::recovery::Run;
 use wire::sample::{EndReason, SampleHeader};
 use wire::thread::{AREA_BYTES, FIRST_SEGMENT, MAGIC, MAX_THREADS, ThreadHeader};
 
 const SETTINGS: Settings = Settings {
-    events: None,
     enabled: true,
     tick_interval_ns: 1_000_000,
-    burst_checks: 1000,
-    stack_bytes: 4096,
-    policy: Policy::Plain,
-    samples: 1,
-    stride: 1,
-    seed: 1,
     tick_source: TickSource::Off,
-    is_exact: false,
-    counts_misses: false,
-    traces_paths: false,
+    seed: 1,
+    mode: Mode::Bursts { checks: 1000, stack_bytes: 4096, ends: PathEnds::ALL, values: None },
 };
 
 /// Compiles with gcc, which must be there.
@@ -45,11 +37,11 @@ fn fake_runtime(directory: &Path, more: &[&str]) -> PathBuf {
         ("MAGIC", MAGIC),
         ("MODULES_OFFSET", MODULES_OFFSET),
         ("HEADER_BYTES", size_of::<SampleHeader>() as u64),
-        ("OFFSET_SEGMENTS", offset_of!(ThreadHeader, segments) as u64),
-        ("OFFSET_CURSOR", offset_of!(ThreadHeader, cursor) as u64),
-        ("OFFSET_STATE", offset_of!(ThreadHeader, state) as u64),
-        ("OFFSET_N_AREAS", offset_of!(Control, n_areas) as u64),
-        ("OFFSET_UNLOADS", offset_of!(Control, unloads) as u64),
+        ("OFFSET_SEGMENTS", offset_of!(ThreadHeader, stream.segments) as u64),
+        ("OFFSET_CURSOR", offset_of!(ThreadHeader, burst.cursor) as u64),
+        ("OFFSET_STATE", offset_of!(ThreadHeader, burst.state) as u64),
+        ("OFFSET_N_AREAS", offset_of!(Control, threads.n_areas) as u64),
+        ("OFFSET_UNLOADS", offset_of!(Control, modules.unloads) as u64),
     ];
     let defines: Vec<String> = defines.iter().map(|(name, value)| format!("-D{name}={value}ul")).collect();
     let arguments: Vec<&str> = defines.iter().map(String::as_str).chain(more.iter().copied()).collect();
@@ -152,7 +144,7 @@ fn module(process: &Process, is_wanted: impl Fn(&MappedModule) -> bool) -> Mappe
 }
 
 /// A copy in which every address with code is a function that returns `value`.
-fn place(process: &Process, module: &MappedModule, value: u8) -> Result<Placed, PlaceError> {
+fn place(process: &Process, module: &MappedModule, value: u8) -> Result<Placed, Error> {
     let code = [0x90, 0xb8, value, 0, 0, 0, 0xc3, 0xcc];
     let runs = [Run { copy: 0, original: 0x1000, ..Run::default() }; 3];
     let reserved = process.reserve(module, code.len(), runs.len())?;
@@ -251,8 +243,8 @@ fn a_module_that_only_one_of_the_family_has_gets_no_copy() {
     assert_eq!(fake.answer(), "joined");
     assert_eq!(fake.ask(&format!("load {}", library.display())), "ok");
     let loaded = module(&child, |module| module.path == library);
-    assert_eq!(place(&child, &loaded, 1), Err(PlaceError::Shared));
-    assert_eq!(place(&parent, &loaded, 1), Err(PlaceError::Unloaded));
+    assert!(matches!(place(&child, &loaded, 1), Err(Error::Shared)));
+    assert!(matches!(place(&parent, &loaded, 1), Err(Error::Unloaded)));
     assert_eq!(fake.ask("call library"), "-1");
     drop(parent);
     place(&child, &loaded, 2).expect("the child is alone now");
@@ -280,7 +272,7 @@ fn a_module_that_is_gone_gets_no_copy() {
     assert_eq!(fake.ask(&format!("load {}", library.display())), "ok");
     let loaded = module(&process, |module| module.path == library);
     assert_eq!(fake.ask("unload"), "ok");
-    assert_eq!(place(&process, &loaded, 1), Err(PlaceError::Unloaded));
+    assert!(matches!(place(&process, &loaded, 1), Err(Error::Unloaded)));
 }
 
 #[test]
@@ -382,7 +374,7 @@ fn room_for_copies_ends() {
     let (_fake, process) = scene.join("well");
     let libc = module(&process, |module| module.path.ends_with("libc.so.6"));
     let all = process.clusters()[LIBRARIES].copy_len as usize;
-    assert!(matches!(process.reserve(&libc, all, 0), Err(PlaceError::NoRoom { .. })));
+    assert!(matches!(process.reserve(&libc, all, 0), Err(Error::NoRoomForCopy { .. })));
     let first = process.reserve(&libc, all / 2, 1).unwrap();
     let second = process.reserve(&libc, 100, 1).unwrap();
     assert!(first.copy % 64 == 0 && second.copy % 64 == 0);
@@ -390,10 +382,13 @@ fn room_for_copies_ends() {
     assert!(process.reserve(&libc, all / 2, 0).is_err());
     let mut far = libc;
     far.cluster = None;
-    assert_eq!(process.reserve(&far, 1, 1).unwrap_err(), PlaceError::OutOfReach);
-    assert_eq!(process.fill(&second, vec![0; 200], &[Run::default()], []), Err(PlaceError::Inconsistent));
-    assert_eq!(process.fill(&second, vec![0; 100], &[Run::default()], [(u32::MAX, 1)]), Err(PlaceError::Inconsistent));
-    assert_eq!(process.fill(&second, vec![0; 100], &[Run::default()], [(0, 200)]), Err(PlaceError::Inconsistent));
+    assert!(matches!(process.reserve(&far, 1, 1).unwrap_err(), Error::OutOfReach));
+    assert!(matches!(process.fill(&second, vec![0; 200], &[Run::default()], []), Err(Error::Inconsistent)));
+    assert!(matches!(
+        process.fill(&second, vec![0; 100], &[Run::default()], [(u32::MAX, 1)]),
+        Err(Error::Inconsistent)
+    ));
+    assert!(matches!(process.fill(&second, vec![0; 100], &[Run::default()], [(0, 200)]), Err(Error::Inconsistent)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use attach::{Injection, Launch, Launchability, SpawnError, find_program, probe_binary, spawn};
+use attach::{Error, Injection, Launch, Launchability, find_program, probe_binary, spawn};
 
 /// A directory with programs.
 struct Programs(tempfile::TempDir);
@@ -134,11 +134,11 @@ fn a_running_program_can_be_killed() {
 fn what_cannot_be_started_is_named() {
     let programs = Programs::new();
     let absent = programs.0.path().join("absent");
-    assert!(matches!(spawn(&launch(&absent, &[])), Err(SpawnError::Missing { program }) if program == absent));
+    assert!(matches!(spawn(&launch(&absent, &[])), Err(Error::Missing { program }) if program == absent));
     let data = programs.file("data", b"data", 0o644);
-    assert!(matches!(spawn(&launch(&data, &[])), Err(SpawnError::NotExecutable { program }) if program == data));
+    assert!(matches!(spawn(&launch(&data, &[])), Err(Error::NotExecutable { program }) if program == data));
     let empty = programs.file("nonsense", b"\x7fELF", 0o755);
-    assert!(matches!(spawn(&launch(&empty, &[])), Err(SpawnError::Failed { .. })));
+    assert!(matches!(spawn(&launch(&empty, &[])), Err(Error::NotStarted { .. })));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn the_runtime_is_injected_by_the_environment() {
     assert_eq!(lines[1], "strobe-test;/does/not/exist/runtime.so;f;0");
     for path in ["/a b/r.so", "/a:b/r.so", "/a;b/r.so"] {
         launch.injection = Some(Injection { runtime: path.into(), ..injection.clone() });
-        assert!(matches!(attach::command(&launch), Err(SpawnError::RuntimePath { .. })));
+        assert!(matches!(attach::command(&launch), Err(Error::RuntimePath { .. })));
     }
 }
 

@@ -204,7 +204,7 @@ impl ModuleCopy {
             base: Svma(base),
             cluster: usize::try_from(cluster).map_err(|_| Error::Inconsistent)?,
             probe: numbered_probe(probe as u32).ok_or(Error::Inconsistent)?,
-            events: Events::from_bits(probe >> EVENTS_SHIFT).ok_or(Error::Inconsistent)?,
+            events: Events::from_bits((probe >> EVENTS_SHIFT) as u32).ok_or(Error::Inconsistent)?,
             literals: u32::try_from(literals).map_err(|_| Error::Inconsistent)?,
             code: input.take(n_code, 1)?.to_vec(),
             addresses: input.dwords(n_addresses)?,

@@ -72,59 +72,7 @@ use crate::function::Function;
 use crate::{Probe, exits, probe};
 pub use selection::{Candidate, Selection};
 use sources::{Operand, Outcome, Source};
-
-/// What is noted: a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Events(u8);
-
-impl Events {
-    /// Nothing.
-    pub const NONE: Events = Events(0);
-    /// Values that instructions load.
-    pub const LOADS: Events = Events(1);
-    /// Arguments that functions get.
-    pub const ARGUMENTS: Events = Events(1 << 1);
-    /// Addresses of memory operands.
-    pub const ADDRESSES: Events = Events(1 << 2);
-    /// Where indirect calls go.
-    pub const CALL_TARGETS: Events = Events(1 << 3);
-    /// Where indirect jumps go.
-    pub const JUMP_TARGETS: Events = Events(1 << 4);
-    /// Tables that calls take their targets from.
-    pub const METHOD_TABLES: Events = Events(1 << 5);
-    /// Where conditional jumps go on.
-    pub const BRANCH_TARGETS: Events = Events(1 << 6);
-    /// All of them.
-    pub const ALL: Events = Events((1 << 7) - 1);
-
-    /// Whether all of these are in the set.
-    #[must_use]
-    pub fn has(self, others: Events) -> bool {
-        self.0 & others.0 == others.0
-    }
-
-    /// Whether nothing is noted.
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self == Events::NONE
-    }
-
-    pub(crate) fn bits(self) -> u32 {
-        u32::from(self.0)
-    }
-
-    pub(crate) fn from_bits(bits: u64) -> Option<Events> {
-        u8::try_from(bits).ok().map(Events).filter(|&events| Events::ALL.has(events))
-    }
-}
-
-impl std::ops::BitOr for Events {
-    type Output = Events;
-
-    fn bitor(self, others: Events) -> Events {
-        Events(self.0 | others.0)
-    }
-}
+pub use wire::events::Kinds as Events;
 
 /// A probe that has filled the buffer.
 #[derive(Clone, Copy, Debug)]

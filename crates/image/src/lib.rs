@@ -26,6 +26,7 @@ mod elf;
 mod error;
 mod frame;
 mod function;
+pub mod head;
 mod image;
 mod line;
 mod lsda;

@@ -13,9 +13,6 @@ pub enum Error {
     /// The recorded process cannot be dealt with.
     #[error(transparent)]
     Attach(#[from] attach::Error),
-    /// The program cannot be started.
-    #[error(transparent)]
-    Spawn(#[from] attach::SpawnError),
     /// The profile file cannot be used.
     #[error(transparent)]
     Store(#[from] store::Error),

@@ -458,7 +458,7 @@ fn end_fact(reason: EndReason) -> &'static str {
         EndReason::Instruction => "end_instruction",
         EndReason::Signal => "end_signal",
         EndReason::Unloading => "end_unloading",
-        EndReason::Told => "end_told",
+        EndReason::Asked => "end_told",
         EndReason::Died => "end_died",
         EndReason::None | EndReason::NewContext => "end_unknown",
     }

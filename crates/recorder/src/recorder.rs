@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use attach::{Exit, Injection, Launch, Listener, PassingOn, Settings, Target};
+use attach::{Exit, Injection, Launch, Listener, MetricSource, Noted, PassingOn, PathEnds, Settings, Target};
 use image::NameKind;
 use profile::model::CpuTime;
 use profile::{Profile, query};
@@ -12,11 +12,12 @@ use store::path_trace::facts::Fact;
 use store::path_trace::file::Writer;
 use symbols::Symbolizer;
 
+use crate::bursts::budget::Budget;
 use crate::error::{Error, Result};
 use crate::exact;
 use crate::facts::{Ending, RunFacts};
 use crate::perturbation::{self, Perturbation, Taken};
-use crate::plan::{BurstProbe, Bursts, Mode, Plan};
+use crate::plan::{BurstProbe, Bursts, Mode, Plan, Sampling};
 use crate::requests::Requests;
 use crate::runtime_file;
 use crate::session::{Session, interval_ns};
@@ -132,7 +133,7 @@ impl Recorder {
         let mut started = Instant::now();
         let recording = Recording::create(&plan.output)?;
         let settings = settings(&plan);
-        let asked_rate_hz = crate::bursts::budget::Budget::new(plan.mode.wishes()).setting().rate_hz;
+        let asked_rate_hz = Budget::new(plan.mode.wishes()).setting().rate_hz;
         let listener = Listener::bind()?;
         let launch = launch(&plan, &listener, manner.ignored_signals)?;
         let mut alone = None;
@@ -308,24 +309,41 @@ impl Recorded {
 
 /// Returns what processes are told when they join.
 fn settings(plan: &Plan) -> Settings {
-    let setting = crate::bursts::budget::Budget::new(plan.mode.wishes()).setting();
-    let sampling = plan.mode.sampling();
-    let counting = plan.mode.counting();
+    let setting = Budget::new(plan.mode.wishes()).setting();
     Settings {
         enabled: plan.window.starts_at_once(),
         tick_interval_ns: interval_ns(setting.rate_hz),
-        burst_checks: setting.burst_checks,
-        stack_bytes: plan.stack_bytes,
-        policy: sampling.policy,
-        samples: sampling.samples,
-        stride: sampling.stride,
         seed: plan.seed,
         tick_source: plan.tick_source(),
-        is_exact: counting.is_some(),
-        counts_misses: matches!(counting.and_then(emit::Counting::metric), Some(emit::Metric::Misses(_))),
-        traces_paths: plan.mode.traces_paths(),
-        events: plan.event_settings(),
+        mode: mode(plan, setting.burst_checks),
     }
+}
+
+/// Returns the mode as processes are told it; bursts have `checks` at first.
+fn mode(plan: &Plan, checks: u32) -> attach::Mode {
+    let values = plan.event_settings();
+    match &plan.mode {
+        Mode::Bursts(bursts) => {
+            let ends = bursts.sampling.map_or(PathEnds::ALL, path_ends);
+            attach::Mode::Bursts { checks, stack_bytes: plan.stack_bytes, ends, values }
+        }
+        Mode::Pep(pep) => attach::Mode::PathSampling { ends: path_ends(pep.sampling), values },
+        Mode::Exact(exact) => {
+            let metric = match exact.counting.metric() {
+                Some(emit::Metric::Misses(_)) => MetricSource::CacheMisses,
+                Some(emit::Metric::Cycles) | None => MetricSource::Cycles,
+            };
+            let noted = match exact.counting {
+                emit::Counting::TracedPaths => Noted::PathTrace,
+                _ => values.map_or(Noted::Nothing, Noted::Values),
+            };
+            attach::Mode::Exact { metric, noted }
+        }
+    }
+}
+
+fn path_ends(Sampling { policy, samples, stride }: Sampling) -> PathEnds {
+    PathEnds { policy, samples, stride }
 }
 
 /// Returns how the program starts: with the runtime in it, if it can be recorded at all.

@@ -1,10 +1,14 @@
-//! The functions of the C library that the runtime interposes, except for those with a list of arguments ([`crate::exec_lists`]) and those that
-//! leave no frame on the stack ([`crate::raw`]).
+//! The functions of the C library that the runtime interposes, except for those with a list of
+//! arguments ([`crate::process::exec_lists`]) and those that leave no frame on the stack
+//! ([`crate::process::syscall_function`]).
 //!
-//! Each exported symbol is a small function that calls the one of this crate and comes back into copies ([`crate::come_back`]).
+//! Each exported symbol is a small function that calls the one of this crate and comes back into
+//! copies ([`crate::exact::return_to_copy`]).
 
-use crate::come_back::returning;
-use crate::{actions, altstack, cancel, code, create, exec, masks, signals, trace, unload, waits};
+use crate::exact::return_to_copy::returning;
+use crate::process::{debugger, exec, self_modification, unload};
+use crate::signals::{actions, altstack, cancel, masks, older_actions, waits};
+use crate::threads::create;
 
 macro_rules! exports {
     ($($name:literal = $target:path;)*) => {
@@ -18,19 +22,19 @@ macro_rules! exports {
 }
 
 exports! {
-    "signal" = actions::signal;
-    "bsd_signal" = actions::bsd_signal;
-    "ssignal" = actions::ssignal;
-    "sysv_signal" = actions::sysv_signal;
-    "__sysv_signal" = actions::__sysv_signal;
-    "siginterrupt" = actions::siginterrupt;
-    "sigset" = actions::sigset;
-    "sighold" = actions::sighold;
-    "sigrelse" = actions::sigrelse;
-    "sigignore" = actions::sigignore;
+    "signal" = older_actions::signal;
+    "bsd_signal" = older_actions::bsd_signal;
+    "ssignal" = older_actions::ssignal;
+    "sysv_signal" = older_actions::sysv_signal;
+    "__sysv_signal" = older_actions::__sysv_signal;
+    "siginterrupt" = older_actions::siginterrupt;
+    "sigset" = older_actions::sigset;
+    "sighold" = older_actions::sighold;
+    "sigrelse" = older_actions::sigrelse;
+    "sigignore" = older_actions::sigignore;
     "sigaltstack" = altstack::exported_sigaltstack;
     "pthread_cancel" = cancel::pthread_cancel;
-    "mprotect" = code::mprotect;
+    "mprotect" = self_modification::mprotect;
     "pthread_create" = create::pthread_create;
     "thrd_create" = create::thrd_create;
     "execve" = exec::execve;
@@ -44,8 +48,8 @@ exports! {
     "popen" = exec::popen;
     "pthread_sigmask" = masks::pthread_sigmask;
     "sigprocmask" = masks::sigprocmask;
-    "sigaction" = signals::exported_sigaction;
-    "ptrace" = trace::ptrace;
+    "sigaction" = actions::exported_sigaction;
+    "ptrace" = debugger::ptrace;
     "dlclose" = unload::dlclose;
     "sigsuspend" = waits::sigsuspend;
     "ppoll" = waits::ppoll;

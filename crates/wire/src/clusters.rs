@@ -1,20 +1,25 @@
 //! Clusters: ranges of the target's address space whose code can have copies.
 //!
-//! Copies must lie within 2 GiB of the module that they are copied from, because they reach its data by 32-bit displacements. Programs
-//! have their code in two places, the program itself and the libraries; each place is a *cluster*: up to [`MAX_SPAN`] bytes of
-//! addresses, with an area for copies nearby and a *map*, one `u32` for every byte of the range. Both are memory files that the agent
-//! sizes once and fills as it translates; in the target they are mapped once, when it joins, and never again:
+//! Copies must lie within 2 GiB of the module that they are copied from, because they reach its
+//! data by 32-bit displacements. Programs have their code in two places, the program itself and the
+//! libraries; each place is a *cluster*: up to [`MAX_SPAN`] bytes of addresses, with an area for
+//! copies nearby and a *map*, one `u32` for every byte of the range. Both are memory files that the
+//! agent sizes once and fills as it translates; in the target they are mapped once, when it joins,
+//! and never again:
 //!
 //! ```text
-//!    copies (RX in the target, RW in the agent)      the cluster: original code             map (R in the target, RW in the agent)
-//!    [copy_base, copy_base + copy_len)   < 2 GiB >   [lo, lo + span)                         [map, map + 4 * span)
+//!    original code: the cluster       [lo, lo + span)
+//!    copies, less than 2 GiB away     [copy_base, copy_base + copy_len)     RX in the target, RW in the agent
+//!    map                              [map, map + 4 * span)                 R in the target, RW in the agent
 //! ```
 //!
-//! **Map entries.** The entry of address `a` is the `u32` at `map + 4 * (a - lo)`. Zero: no copy of that address. Otherwise the low 30
-//! bits are the offset of its twin in the area of copies, and [`LEADER`] is set if `a` starts a block. A thread can be sent into a
-//! copy at any twin (a tick does that), but only leaders may be reached by jumps, calls and returns inside a copy: the record of
-//! the block is made there. The agent writes a copy first and its entries after. In exact mode, the entry of the last byte of a call,
-//! which no instruction should start with, has [`LANDING`] set and says what the call's return leads to; see [`crate::exact`].
+//! **Map entries.** The entry of address `a` is the `u32` at `map + 4 * (a - lo)`. Zero: no copy of
+//! that address. Otherwise the low 30 bits are the offset of its twin in the area of copies, and
+//! [`LEADER`] is set if `a` starts a block. A thread can be sent into a copy at any twin (a tick
+//! does that), but only leaders may be reached by jumps, calls and returns inside a copy: the
+//! record of the block is made there. The agent writes a copy first and its entries after. In exact
+//! mode, the entry of the last byte of a call, which no instruction should start with, has
+//! [`LANDING`] set and says what the call's return leads to; see [`crate::exact`].
 
 /// Number of clusters of a process: the program, the libraries, and one to spare.
 pub const N_CLUSTERS: usize = 3;
@@ -39,7 +44,8 @@ pub struct Cluster {
     pub span: u64,
     /// Address of the map.
     pub map: u64,
-    /// What a copy adds to a map entry with [`LEADER`] set to get the address of the twin: `copy_base - LEADER`, wrapping.
+    /// What a copy adds to a map entry with [`LEADER`] set to get the address of the twin:
+    /// `copy_base - LEADER`, wrapping.
     pub leader_base: u64,
     /// Address of the area of copies.
     pub copy_base: u64,
@@ -48,13 +54,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Whether original address `pc` is in the cluster.
+    /// Returns whether original address `pc` is in the cluster.
     #[must_use]
     pub const fn contains(&self, pc: u64) -> bool {
         pc.wrapping_sub(self.lo) < self.span
     }
 
-    /// Whether `pc` is in the area of copies.
+    /// Returns whether `pc` is in the area of copies.
     #[must_use]
     pub const fn holds_copy(&self, pc: u64) -> bool {
         pc.wrapping_sub(self.copy_base) < self.copy_len

@@ -1,16 +1,20 @@
 //! How a process joins a session.
 //!
-//! The environment variable [`ENVIRONMENT`] names an abstract Unix socket (sequenced packets) on which the agent listens. The runtime
-//! connects and sends a [`Hello`]. The agent, which knows the process from the socket's credentials, looks at its address space and answers
-//! with a [`Welcome`], which carries [`N_FILES`] descriptors: control file, arena, and for each cluster in use (in order) its copies and its
-//! map. The runtime maps them where the welcome says, closes every descriptor, and reports [`Ready`]. If something is in the way it undoes
-//! everything and reports the error number; the agent may answer with another welcome. A welcome with `refused` set ends the matter:
-//! the process runs unprofiled. A hello with `left_alone` set asks for nothing else: it only says why.
+//! The environment variable [`ENVIRONMENT`] names an abstract Unix socket (sequenced packets) on
+//! which the agent listens. The runtime connects and sends a [`Hello`]. The agent, which knows the
+//! process from the socket's credentials, looks at its address space and answers with a
+//! [`Welcome`], which carries [`N_FILES`] descriptors: control file, arena, and for each cluster in
+//! use (in order) its copies and its map. The runtime maps them where the welcome says, closes
+//! every descriptor, and reports [`Ready`]. If something is in the way it undoes everything and
+//! reports the error number; the agent may answer with another welcome. A welcome with `refused`
+//! set ends the matter: the process runs unprofiled. A hello with `left_alone` set asks for nothing
+//! else: it only says why.
 
 use crate::clusters::{Cluster, N_CLUSTERS};
 
-/// Name of the variable: `NAME;PRELOAD;FLAGS;FILTERS`, where `NAME` is the socket's name without the leading NUL, `PRELOAD` the path of the runtime,
-/// `FLAGS` are letters of [`flag`] and `FILTERS` is the number of seccomp filters that the agent itself runs under.
+/// Name of the variable: `NAME;PRELOAD;FLAGS;FILTERS`, where `NAME` is the socket's name without
+/// the leading NUL, `PRELOAD` the path of the runtime, `FLAGS` are letters of [`flag`] and
+/// `FILTERS` is the number of seccomp filters that the agent itself runs under.
 pub const ENVIRONMENT: &str = "STROBE_SESSION";
 
 /// Letters in the environment variable.
@@ -36,7 +40,7 @@ pub enum LeftAlone {
 }
 
 impl LeftAlone {
-    /// The reason with this number; 0 is none.
+    /// Returns the reason with this number; 0 is none.
     #[must_use]
     pub fn from_u32(number: u32) -> Option<LeftAlone> {
         [LeftAlone::Go, LeftAlone::Lisp, LeftAlone::Filter, LeftAlone::TickSignal]
@@ -54,11 +58,13 @@ pub const N_FILES: usize = 2 + 2 * N_CLUSTERS;
 pub struct Hello {
     /// [`crate::VERSION`].
     pub version: u32,
-    /// Not zero: the process is the child of a fork and has its parent's mappings of copies and maps; see `parent_pid`.
+    /// Not zero: the process is the child of a fork and has its parent's mappings of copies and
+    /// maps; see `parent_pid`.
     pub is_fork: u32,
     /// Process id in the target's own name space.
     pub pid: u32,
-    /// The process that it was forked from, as that one's agent-side id ([`crate::control::Control::pid`]).
+    /// The process that it was forked from, as that one's agent-side id
+    /// ([`crate::control::Identity::pid`]).
     pub parent_pid: u32,
     /// Thread id of the calling thread.
     pub tid: u32,
@@ -78,7 +84,8 @@ pub struct Welcome {
     pub refused: u32,
     /// Descriptors that come with the message.
     pub n_files: u32,
-    /// Not zero: the clusters' copies and maps are already mapped (a forked child); only control file and arena come with the message.
+    /// Not zero: the clusters' copies and maps are already mapped (a forked child); only control
+    /// file and arena come with the message.
     pub shares_copies: u32,
     /// Logarithm of the bytes of a thread area.
     pub area_bits: u32,

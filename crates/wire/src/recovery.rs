@@ -1,30 +1,40 @@
 //! From any address in a copy back to the original.
 //!
-//! A signal can interrupt a thread anywhere in a copy, and no handler of the program may see that. Before the handler runs, the runtime
-//! turns the interrupted state into that of a twin point. It finds the module by the address, and in its table of [`Run`]s, sorted by
-//! `copy`, the last one that starts at or before the address; that one says what to do:
+//! A signal can interrupt a thread anywhere in a copy, and no handler of the program may see that.
+//! Before the handler runs, the runtime turns the interrupted state into that of a twin point. It
+//! finds the module by the address, and in its table of [`Run`]s, sorted by `copy`, the last one
+//! that starts at or before the address; that one says what to do:
 //!
-//! * At a [`kind::STRAIGHT`] run the bytes are those of original instructions, in the same lengths: the original address is `original` plus
-//!   the distance from the start of the run. Nothing else needs to change.
-//! * In a [`kind::PROBE`] run the thread is about to be at `original`. The probe's first instructions save registers, one instruction for each
-//!   bit of `saves` in the order of the bits ([`saves`]); its last ones restore them. For each save that has been executed, that is for the
-//!   i-th one if the address is at least `save_end[i]` bytes into the run, the saved value is the program's; taking it again after it has been
-//!   restored does no harm.
-//! * In a [`kind::FORWARD`] run a transfer is under way whose target the program has already committed to: stack pointer and memory are as
-//!   they will be there. The thread is about to be at the address in `rax` (if less than `save_end[0]` bytes into the run) or in
-//!   [`crate::thread::ThreadHeader::target`] (after that). `rax` is in `saved_rax`; the further saves of the run are as in a probe, but
-//!   their order starts at `save_end[1]`.
-//! * [`kind::EXIT`] is the same as `FORWARD` for an exit that has started: the burst is about to end at the target.
-//! * At a [`kind::AFTER_SYSTEM_CALL`] run a system call has just returned: `original` is the address after the `syscall`, and `rcx` must become
-//!   `original` too, because that is where `syscall` leaves it. `saves` works as in a probe.
-//! * At a [`kind::SYSTEM_CALL`] run, which is the 2 bytes of the `syscall`, the address is that of the `syscall` itself. If `rcx` is the
-//!   address after it in the copy, which is so when the kernel wants it restarted, it must become the address after it in the original.
-//! * A [`kind::CALLED`] run is one instruction, right behind a call that the copy has made as a call: the address in the copy where it will
-//!   return to lies on the stack. The thread is taken back to before the call, whose 5 bytes end there: the stack pointer goes up by 8.
-//! * In a [`kind::RETURNING`] run the return address on the stack has been replaced by the copy of the return site. The thread is taken on to
-//!   there: the stack pointer goes up by `original`, and `saves` are taken back, all of them.
+//! * At a [`kind::STRAIGHT`] run the bytes are those of original instructions, in the same lengths:
+//!   the original address is `original` plus the distance from the start of the run. Nothing else
+//!   needs to change.
+//! * In a [`kind::PROBE`] run the thread is about to be at `original`. The probe's first
+//!   instructions save registers, one instruction for each bit of `saves` in the order of the bits
+//!   ([`saves`]); its last ones restore them. For each save that has been executed, that is for the
+//!   i-th one if the address is at least `save_end[i]` bytes into the run, the saved value is the
+//!   program's; taking it again after it has been restored does no harm.
+//! * In a [`kind::FORWARD`] run a transfer is under way whose target the program has already
+//!   committed to: stack pointer and memory are as they will be there. The thread is about to be at
+//!   the address in `rax` (if less than `save_end[0]` bytes into the run) or in
+//!   [`crate::thread::Scratch::target`] (after that). `rax` is in `saved_rax`; the further saves of
+//!   the run are as in a probe, but their order starts at `save_end[1]`.
+//! * A [`kind::EXIT`] run is a `FORWARD` run of an exit that has started: the burst is about to end
+//!   at the target.
+//! * At a [`kind::AFTER_SYSTEM_CALL`] run a system call has just returned: `original` is the
+//!   address after the `syscall`, and `rcx` must become `original` too, because that is where
+//!   `syscall` leaves it. `saves` works as in a probe.
+//! * At a [`kind::SYSTEM_CALL`] run, which is the 2 bytes of the `syscall`, the address is that of
+//!   the `syscall` itself. If `rcx` is the address after it in the copy, which is so when the
+//!   kernel wants it restarted, it must become the address after it in the original.
+//! * A [`kind::CALLED`] run is one instruction, right behind a call that the copy has made as a
+//!   call: the address in the copy where it will return to lies on the stack. The thread is taken
+//!   back to before the call, whose 5 bytes end there: the stack pointer goes up by 8.
+//! * In a [`kind::RETURNING`] run the return address on the stack has been replaced by the copy of
+//!   the return site. The thread is taken on to there: the stack pointer goes up by `original`, and
+//!   `saves` are taken back, all of them.
 //!
-//! The last two change where the thread is in copies, and what follows from that is another run's affair.
+//! The last two change where the thread is in copies, and what follows from that is another run's
+//! affair.
 
 /// Bytes of a call in a copy.
 pub const CALL_BYTES: u64 = 5;
@@ -69,7 +79,8 @@ pub mod saves {
 pub struct Run {
     /// Start, as an offset from the start of the module's copy.
     pub copy: u32,
-    /// Original address, less the module's load address; in a [`kind::RETURNING`] run, bytes that the return takes off the stack.
+    /// Original address, less the module's load address; in a [`kind::RETURNING`] run, bytes that
+    /// the return takes off the stack.
     pub original: u32,
     /// One of [`kind`].
     pub kind: u8,

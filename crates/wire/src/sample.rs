@@ -1,17 +1,20 @@
 //! Samples: what one tick leaves behind.
 //!
-//! A sample is a [`SampleHeader`], then `stack_bytes` bytes copied from the target's stack (upwards from its stack pointer, and of a deep one its outer end), then
-//! `n_records` block records of 4 bytes; the whole is padded to a multiple of 8. A tick that starts no burst has no records.
+//! A sample is a [`SampleHeader`], then `stack_bytes` bytes copied from the target's stack (upwards
+//! from its stack pointer, and of a deep one its outer end), then `n_records` block records of 4
+//! bytes; the whole is padded to a multiple of 8. A tick that starts no burst has no records.
 //!
-//! A **block record** names the block that control reached: the top 2 bits are the cluster, the low 30 bits the block's first address
-//! less the cluster's `lo`. The records of a burst are the blocks in the order in which the thread reached them. The block that the tick
-//! interrupted has no record unless the tick hit its first instruction: `registers.rip` tells. The last record may be of a block that the
-//! burst did not execute, because it ended there (see [`EndReason`]).
+//! A **block record** names the block that control reached: the top 2 bits are the cluster, the low
+//! 30 bits the block's first address less the cluster's `lo`. The records of a burst are the blocks
+//! in the order in which the thread reached them. The block that the tick interrupted has no record
+//! unless the tick hit its first instruction: `registers.rip` tells. The last record may be of a
+//! block that the burst did not execute, because it ended there (see [`EndReason`]).
 
 /// Bits of a block record that hold the address.
 pub const RECORD_ADDRESS_BITS: u32 = 30;
 
-/// General registers in hardware order, then the instruction pointer: original addresses, before any burst.
+/// General registers in hardware order, then the instruction pointer: original addresses, before
+/// any burst.
 pub type Registers = [u64; 17];
 
 /// Index of the stack pointer in [`Registers`].
@@ -35,7 +38,8 @@ pub struct SampleHeader {
     pub outcome: u8,
     /// Why the burst ended: an [`EndReason`].
     pub end_reason: u8,
-    /// Words at the end of the stack's bytes that are from [`SampleHeader::outer_stack`] on instead: the stack was too deep to copy all of it.
+    /// Words at the end of the stack's bytes that are from [`SampleHeader::outer_stack`] on
+    /// instead: the stack was too deep to copy all of it.
     pub outer_words: u16,
     /// Ticks that the kernel merged into this one, beyond the first.
     pub overrun: u32,
@@ -49,9 +53,9 @@ pub struct SampleHeader {
     pub n_system_calls: u32,
     /// Time stamp counter on entry to the tick handler.
     pub tick_tsc: u64,
-    /// The same, when the handler returned.
+    /// Time stamp counter when the handler returned.
     pub resume_tsc: u64,
-    /// The same, when the burst ended.
+    /// Time stamp counter when the burst ended.
     pub end_tsc: u64,
     /// Cycles that passed inside system calls of the burst, blocked or not.
     pub system_call_cycles: u64,
@@ -73,7 +77,8 @@ pub enum Outcome {
     Burst = 1,
     /// The interrupted address has no copy (yet).
     NoCopy = 2,
-    /// The interrupted address is outside all clusters: no code of a file that was loaded at the start, or out of reach.
+    /// The interrupted address is outside all clusters: no code of a file that was loaded at the
+    /// start, or out of reach.
     Outside = 3,
     /// It hit right after a system call, and stands for time in the kernel.
     SystemCall = 4,
@@ -107,13 +112,14 @@ pub enum EndReason {
     Signal = 7,
     /// A module was unloaded while the thread was in a system call.
     Unloading = 8,
-    /// The thread was told to leave.
-    Told = 9,
+    /// The thread was asked to leave.
+    Asked = 9,
     /// The thread or process died in the burst; set by the agent.
     Died = 10,
     /// In exact mode: a calling context that has no entry yet.
     NewContext = 11,
-    /// The buffer of events is full; only in copies that are never left, which go on when it has been emptied.
+    /// The buffer of events is full; only in copies that are never left, which go on when it has
+    /// been emptied.
     EventsFull = 12,
 }
 
@@ -129,7 +135,7 @@ impl Outcome {
         Outcome::Skipped,
     ];
 
-    /// The outcome with this number.
+    /// Returns the outcome with this number.
     #[must_use]
     pub fn from_u8(number: u8) -> Option<Outcome> {
         Outcome::ALL.into_iter().find(|&each| each as u8 == number)
@@ -148,13 +154,13 @@ impl EndReason {
         EndReason::Instruction,
         EndReason::Signal,
         EndReason::Unloading,
-        EndReason::Told,
+        EndReason::Asked,
         EndReason::Died,
         EndReason::NewContext,
         EndReason::EventsFull,
     ];
 
-    /// The reason with this number.
+    /// Returns the reason with this number.
     #[must_use]
     pub fn from_u8(number: u8) -> Option<EndReason> {
         EndReason::ALL.into_iter().find(|&each| each as u8 == number)

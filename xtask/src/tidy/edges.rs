@@ -14,7 +14,7 @@ struct Rule {
 }
 
 const RULES: &[Rule] = &[
-    Rule { name: "attach", may_use: &["emit", "wire"], pure: false },
+    Rule { name: "attach", may_use: &["emit", "image", "wire"], pure: false },
     Rule { name: "center", may_use: &["export", "profile", "store"], pure: false },
     Rule {
         name: "cli",

@@ -68,8 +68,8 @@ struct Producer<'a>(Area<'a>);
 impl<'a> Producer<'a> {
     fn new(arena: &'a Arena) -> Producer<'a> {
         let area = arena.areas(1).next().unwrap();
-        area.header64(offset_of!(ThreadHeader, magic)).store(MAGIC, SeqCst);
-        area.header64(offset_of!(ThreadHeader, self_address)).store(ADDRESS, SeqCst);
+        area.header64(offset_of!(ThreadHeader, identity.magic)).store(MAGIC, SeqCst);
+        area.header64(offset_of!(ThreadHeader, identity.self_address)).store(ADDRESS, SeqCst);
         Producer(area)
     }
 
@@ -78,7 +78,7 @@ impl<'a> Producer<'a> {
     }
 
     fn set_current(&self, segment: usize) {
-        self.0.header32(offset_of!(ThreadHeader, current_segment)).store(segment as u32, SeqCst);
+        self.0.header32(offset_of!(ThreadHeader, stream.current_segment)).store(segment as u32, SeqCst);
     }
 
     /// The protocol of `wire::thread`: whether there was room.
@@ -122,9 +122,9 @@ impl<'a> Producer<'a> {
         self.0.segment_state(0).store(segment_state::ACTIVE, SeqCst);
         self.write(0, at, &sample.words());
         let records_end = at + HEADER_BYTES + sample.stack.len() as u64 + 4 * sample.records.len() as u64;
-        self.0.header64(offset_of!(ThreadHeader, cursor)).store(ADDRESS + FIRST_SEGMENT + records_end, SeqCst);
-        self.0.header32(offset_of!(ThreadHeader, state)).store(state, SeqCst);
-        self.0.header32(offset_of!(ThreadHeader, end_reason)).store(end_reason as u32, SeqCst);
+        self.0.header64(offset_of!(ThreadHeader, burst.cursor)).store(ADDRESS + FIRST_SEGMENT + records_end, SeqCst);
+        self.0.header32(offset_of!(ThreadHeader, burst.state)).store(state, SeqCst);
+        self.0.header32(offset_of!(ThreadHeader, burst.end_reason)).store(end_reason as u32, SeqCst);
     }
 }
 
@@ -211,7 +211,7 @@ fn areas_that_nobody_set_up_are_left_alone() {
     let (arena, _file) = Arena::create(crate::area::Shape::BURSTS).unwrap();
     let producer = Producer::new(&arena);
     producer.produce(&Sample::new(1, 1, 1));
-    producer.0.header64(offset_of!(ThreadHeader, magic)).store(0, SeqCst);
+    producer.0.header64(offset_of!(ThreadHeader, identity.magic)).store(0, SeqCst);
     assert_eq!(drain(&mut Reader::new(), &arena), (Drained::default(), vec![]));
 }
 
@@ -299,7 +299,7 @@ fn nothing_is_salvaged_from_nonsense() {
     producer.begin(&sample, thread_state::NATIVE, EndReason::None);
     assert_eq!(salvage(&arena).1, []);
     producer.begin(&sample, thread_state::BURST, EndReason::None);
-    let cursor = producer.0.header64(offset_of!(ThreadHeader, cursor));
+    let cursor = producer.0.header64(offset_of!(ThreadHeader, burst.cursor));
     for value in [0, u64::MAX, ADDRESS, ADDRESS + FIRST_SEGMENT, ADDRESS + FIRST_SEGMENT + SEGMENT_BYTES + 4] {
         cursor.store(value, SeqCst);
         assert_eq!(salvage(&arena).1, [], "{value:x}");
@@ -355,7 +355,7 @@ proptest! {
             producer.0.committed(segment).store(committed, SeqCst);
         }
         producer.set_current(current as usize);
-        producer.0.header32(offset_of!(ThreadHeader, state)).store(thread_state, SeqCst);
+        producer.0.header32(offset_of!(ThreadHeader, burst.state)).store(thread_state, SeqCst);
         let mut reader = Reader::new();
         let mut sizes = 0;
         let mut sink = |sample: SampleRef<'_>| {

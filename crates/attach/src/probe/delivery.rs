@@ -1,7 +1,8 @@
 //! What the kernel charges for delivering one signal: entering the handler and returning from it.
 //!
-//! A tick handler stamps its own time, but not the way in and out. That is measured here with an empty handler, by sending oneself
-//! the signal: the system call that sends it is part of the price, and stands for the kernel's work of finding the timer expired.
+//! A tick handler stamps its own time, but not the way in and out. That is measured here with an
+//! empty handler, by sending oneself the signal: the system call that sends it is part of the
+//! price, and stands for the kernel's work of finding the timer expired.
 
 use std::io;
 use std::time::Instant;
@@ -13,7 +14,8 @@ const SIGNALS_PER_BATCH: u32 = 100;
 
 extern "C" fn ignore(_signal: libc::c_int) {}
 
-/// Nanoseconds per signal, the least over several batches, because whatever disturbs only adds. Takes about 2 ms.
+/// Nanoseconds per signal, the least over several batches, because whatever disturbs only adds.
+/// Takes about 2 ms.
 ///
 /// # Errors
 /// When the system refuses the handler.

@@ -1,4 +1,5 @@
-//! What this machine allows, and what ticks cost on it. Facts only; what to make of them is the caller's business.
+//! What this machine allows, and what ticks cost on it. Facts only; what to make of them is the
+//! caller's business.
 
 mod delivery;
 mod system;

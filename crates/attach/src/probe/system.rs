@@ -11,7 +11,8 @@ const SHADOW_STACK_ENABLED: u64 = 1;
 /// Bit of the auxiliary vector: user code may use `rdgsbase` and the like.
 const HWCAP2_FSGSBASE: u64 = 1 << 1;
 
-/// What the system is like. `None`: the system does not say, mostly because it does not have the thing.
+/// What the system is like. `None`: the system does not say, mostly because it does not have the
+/// thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct System {
@@ -54,7 +55,7 @@ pub fn system() -> System {
     }
 }
 
-/// Whether a hardware counter can be opened for this process.
+/// Returns whether a hardware counter can be opened for this process.
 ///
 /// # Errors
 /// What the kernel says if not.

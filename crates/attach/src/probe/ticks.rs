@@ -1,11 +1,13 @@
 //! What a tick costs on this machine, and how often it can be had.
 //!
-//! A child process does nothing but read the time stamp counter. When its signal handler, which only counts, has run between two readings,
-//! their distance is what the tick took from the program: interrupt, delivery, handler, return. The median of these is the cost. Ticks at
-//! which the thread lost the processor do not count; so other programs do not disturb the result, as they would a comparison of times.
+//! A child process does nothing but read the time stamp counter. When its signal handler, which
+//! only counts, has run between two readings, their distance is what the tick took from the
+//! program: interrupt, delivery, handler, return. The median of these is the cost. Ticks at which
+//! the thread lost the processor do not count; so other programs do not disturb the result, as they
+//! would a comparison of times.
 //!
-//! The child is made by `fork` from a process that may have other threads. It therefore uses nothing but system calls and its own stack,
-//! and leaves by `_exit`.
+//! The child is made by `fork` from a process that may have other threads. It therefore uses
+//! nothing but system calls and its own stack, and leaves by `_exit`.
 
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -77,7 +79,8 @@ fn measure(source: TickSource, hz: u32, budget_ns: u64) -> io::Result<TickCost> 
 
 fn run_in_child(work: impl Fn() -> Report) -> io::Result<Report> {
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    // SAFETY: the child calls only functions that are safe in the child of a process with threads, see above.
+    // SAFETY: the child calls only functions that are safe in the child of a process with threads,
+    // see above.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let bytes = to_bytes(&work());
@@ -147,7 +150,8 @@ impl Gaps {
         for _ in 0..READINGS {
             let mut now = time_stamp();
             if TICKS.load(Ordering::Relaxed) != seen {
-                // The tick came after the last look at the count, which is after `last`, and before this one.
+                // The tick came after the last look at the count, which is after `last`, and before
+                // this one.
                 let gap = time_stamp().saturating_sub(last);
                 let switches_now = context_switches();
                 self.note(gap, switches_now == switches);
@@ -167,7 +171,7 @@ impl Gaps {
         }
     }
 
-    /// The median, or the best there is; 0 without ticks.
+    /// Returns the median, or the best there is; 0 without ticks.
     fn typical(&mut self) -> u64 {
         let undisturbed = &mut self.cycles[..self.n];
         undisturbed.sort_unstable();

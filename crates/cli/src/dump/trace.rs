@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use rustc_hash::FxHashMap;
-use wire::trace::Mark;
+use wire::path_trace::Mark;
 
 use crate::props::TraceRange;
 use store::path_trace::facts::{End, PathFact, Start};

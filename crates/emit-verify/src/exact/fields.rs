@@ -3,7 +3,7 @@
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::exact::{
-    CONTEXTS, FRAME_METRIC, FRAME_SCALE, FRAME_SITES, FRAMES, FRONT_CONTEXTS, FRONT_PATHS, FrameEntry,
+    CONTEXTS, CallerFrame, FRAME_METRIC, FRAME_SCALE, FRAME_SITES, FRAMES, FRONT_CONTEXTS, FRONT_PATHS,
     MAX_PATH_ENTRIES, PATH_METRIC, PATHS, PathEntry as TableEntry, RETURN_SCALE, RETURNS,
 };
 use wire::sample::EndReason;
@@ -43,8 +43,8 @@ enum Field {
     Present(u32),
 }
 
-const FRAME_KEY: u32 = std::mem::offset_of!(FrameEntry, key) as u32;
-const FRAME_VALUE: u32 = std::mem::offset_of!(FrameEntry, frame) as u32;
+const FRAME_KEY: u32 = std::mem::offset_of!(CallerFrame, key) as u32;
+const FRAME_VALUE: u32 = std::mem::offset_of!(CallerFrame, frame) as u32;
 const FRAME_CONTEXT: u32 = FRAME_VALUE + 4;
 const RSP: usize = 4;
 const PATH_KEY: u32 = std::mem::offset_of!(TableEntry, key) as u32;

@@ -5,9 +5,9 @@
 
 use iced_x86::{Code, Instruction, Register};
 use wire::events::EVENTS_END;
+use wire::path_trace::RECORD_WORDS;
 use wire::sample::EndReason;
 use wire::thread::offset;
-use wire::trace::RECORD_WORDS;
 
 use super::state::{End, Frame, Known};
 use crate::SAMPLE;

@@ -7,7 +7,6 @@ use flow::callgraph::FunctionId;
 use flow::{Executor, FunctionFlow, ModuleFlow};
 use iced_x86::{Instruction, OpAccess};
 use image::{Image, Svma};
-use wire::events::Kind;
 
 use super::{Events, sources};
 use crate::chunk::Original;
@@ -76,7 +75,7 @@ impl Selection {
 
     /// From what [`Selection::pairs`] has given.
     pub(crate) fn from_pairs(pairs: impl Iterator<Item = [u32; 2]>) -> Option<Selection> {
-        let place = |[at, bits]: [u32; 2]| Some((Original(at), Events::from_bits(bits.into())?));
+        let place = |[at, bits]: [u32; 2]| Some((Original(at), Events::from_bits(bits)?));
         let places = pairs.map(place).collect::<Option<Vec<_>>>()?;
         places.is_sorted_by(|(before, _), (after, _)| before.0 < after.0).then_some(Selection(places))
     }
@@ -112,7 +111,7 @@ fn of_instruction(insn: &Instruction, function: FunctionId, events: Events) -> V
     // Those that are not noted count as such only where they are selected.
     let counted = [(has_load, Events::LOADS), (has_branch, Events::BRANCH_TARGETS)];
     let counted = counted.into_iter().filter(|&(is_there, _)| is_there).map(|(_, event)| event);
-    let before = sources::before(insn, events).map(|(kind, _)| of_kind(kind));
+    let before = sources::before(insn, events).map(|(kind, _)| Events::of(kind));
     let all: Vec<Events> = counted.chain(before.filter(|&event| event != Events::BRANCH_TARGETS)).collect();
     if all.is_empty() {
         return Vec::new();
@@ -123,16 +122,4 @@ fn of_instruction(insn: &Instruction, function: FunctionId, events: Events) -> V
     });
     let bytes = if reads || writes { insn.memory_size().size() as u32 } else { 0 };
     all.into_iter().map(|event| Candidate { at: Svma(insn.ip()), function, event, reads, writes, bytes }).collect()
-}
-
-fn of_kind(kind: Kind) -> Events {
-    match kind {
-        Kind::Load => Events::LOADS,
-        Kind::Address => Events::ADDRESSES,
-        Kind::CallTarget => Events::CALL_TARGETS,
-        Kind::JumpTarget => Events::JUMP_TARGETS,
-        Kind::BranchTarget => Events::BRANCH_TARGETS,
-        Kind::MethodTable => Events::METHOD_TABLES,
-        Kind::Argument(_) => Events::ARGUMENTS,
-    }
 }

@@ -1,4 +1,4 @@
-//! A trace of paths ([`wire::trace`]): a path that ends appends its key and its number to the buffer of events.
+//! A trace of paths ([`wire::path_trace`]): a path that ends appends its key and its number to the buffer of events.
 //!
 //! ```text
 //! flags dead                                          flags alive
@@ -17,9 +17,9 @@
 
 use flow::liveness::LiveSet;
 use wire::events::EVENTS_END;
+use wire::path_trace::RECORD_WORDS;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
-use wire::trace::RECORD_WORDS;
 
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Chunk, Original};

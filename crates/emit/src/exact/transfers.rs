@@ -41,7 +41,7 @@ use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
 use wire::clusters::{Cluster, LANDING, N_CLUSTERS};
-use wire::exact::{FRAME_MASK, FRAME_METRIC, FRAME_SITES, FRAMES, FrameEntry, RETURN_MASK, RETURN_SHIFT, RETURNS};
+use wire::exact::{CallerFrame, FRAME_MASK, FRAME_METRIC, FRAME_SITES, FRAMES, RETURN_MASK, RETURN_SHIFT, RETURNS};
 use wire::recovery::{kind, saves};
 use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
 use wire::thread::offset;
@@ -60,8 +60,8 @@ use crate::stubs::Stub;
 pub(super) const LOAD: u8 = 0x8b;
 const STORE: u8 = 0x89;
 pub(super) const COMPARE: u8 = 0x3b;
-pub(super) const FRAME_KEY: u32 = FRAMES + offset_of!(FrameEntry, key) as u32;
-const FRAME_PATH: u32 = FRAMES + offset_of!(FrameEntry, frame) as u32;
+pub(super) const FRAME_KEY: u32 = FRAMES + offset_of!(CallerFrame, key) as u32;
+const FRAME_PATH: u32 = FRAMES + offset_of!(CallerFrame, frame) as u32;
 pub(super) const FRAME_CONTEXT: u32 = FRAME_PATH + 4;
 
 /// Ends of the stores of target or `rax`, and of `rcx`, and of saving flags.

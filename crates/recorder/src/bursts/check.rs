@@ -255,7 +255,7 @@ fn ends(
         EndReason::Full | EndReason::BufferFull if last == Some(burst.end_pc) => Verdict::Joined("end at a check"),
         EndReason::Full => Verdict::False("the last record is not where the burst ended".to_owned()),
         // A signal can be anywhere on the way to the next block; dying says nothing about where.
-        EndReason::None | EndReason::Signal | EndReason::Told | EndReason::Died | EndReason::NewContext => {
+        EndReason::None | EndReason::Signal | EndReason::Asked | EndReason::Died | EndReason::NewContext => {
             Verdict::Joined("end by force")
         }
         EndReason::SystemCall | EndReason::Instruction | EndReason::Unloading | EndReason::EventsFull => {

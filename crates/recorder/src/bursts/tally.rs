@@ -170,7 +170,7 @@ pub fn end_reason_name(reason: EndReason) -> &'static str {
         EndReason::Instruction => "instruction not copied",
         EndReason::Signal => "signal",
         EndReason::Unloading => "library unloading",
-        EndReason::Told => "told to leave",
+        EndReason::Asked => "told to leave",
         EndReason::NewContext => "new calling context",
         EndReason::Died => "died in it",
         EndReason::EventsFull => "buffer of events full",

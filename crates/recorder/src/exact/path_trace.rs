@@ -12,7 +12,7 @@ use flow::callgraph::FunctionId;
 use flow::graph::{BlockId, EdgeId};
 use flow::{FunctionFlow, ModuleFlow, Transfer};
 use rustc_hash::{FxHashMap, FxHashSet};
-use wire::trace::Mark;
+use wire::path_trace::Mark;
 
 use super::counts::{self, Decoded, Numbering, Stop};
 use crate::process::{Module, Watched};
@@ -281,9 +281,9 @@ fn underway_path(module: &Module, first_key: u32, stop: Stop) -> Option<PathFact
 pub fn drain(trace: &mut ProcessTrace, process: &Process, writer: &mut Writer, is_last: bool) {
     let mut sink = |area: usize, words: &[u64]| trace.take(area, words, writer);
     if is_last {
-        process.salvage_words(&mut sink)
+        process.salvage_path_trace(&mut sink)
     } else {
-        process.drain_words(&mut sink)
+        process.drain_path_trace(&mut sink)
     };
 }
 

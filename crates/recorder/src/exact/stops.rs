@@ -1,6 +1,6 @@
 //! Paths that were under way when threads ended.
 //!
-//! A thread that ends in order says where it is, and leaves its stack with the frames that calls from it left ([`wire::exact::Farewell`]). A frame is in use
+//! A thread that ends in order says where it is, and leaves its stack with the frames that calls from it left ([`wire::exact::ThreadExit`]). A frame is in use
 //! if unwinding the stack comes to its stack pointer. What is not known: where threads were that were killed, by a signal or because
 //! another one ended the process; and activations that `longjmp` or an exception left.
 
@@ -27,15 +27,15 @@ pub struct Stopped {
 pub fn stops(watched: &mut Watched) -> Vec<Stopped> {
     let process = Arc::clone(&watched.process);
     let mut places: Vec<(u32, u64, u64, bool)> = Vec::new();
-    process.for_each_farewell(&mut |words| {
-        let wire::exact::Farewell { rip, rsp, rbp, frame, thread, .. } = words.farewell;
+    process.for_each_thread_exit(&mut |record| {
+        let wire::exact::ThreadExit { rip, rsp, rbp, frame, thread, .. } = record.exit;
         let thread = thread as u32;
         places.push((thread, rip, frame, false));
         let frame_at = |key: u64| {
-            let index = words.frames.binary_search_by_key(&key, |&(found, _)| found).ok()?;
-            Some(words.frames[index].1)
+            let index = record.frames.binary_search_by_key(&key, |&(found, _)| found).ok()?;
+            Some(record.frames[index].1)
         };
-        let calls = watched.unwinder.calls(Frame::of_pointers([rip, rsp, rbp]), &words.stack);
+        let calls = watched.unwinder.calls(Frame::of_pointers([rip, rsp, rbp]), &record.stack);
         places.extend(calls.into_iter().filter_map(|(address, key)| Some((thread, address, frame_at(key)?, true))));
     });
     let located = places.into_iter().filter_map(|(thread, address, frame, is_behind_call)| {

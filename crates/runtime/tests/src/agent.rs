@@ -1,6 +1,8 @@
-//! A stand-in for the agent: it answers [`wire::hello`], makes the shared memory, and afterwards reads what the runtime left there.
+//! A stand-in for the agent: it answers [`wire::hello`], makes the shared memory, and afterwards
+//! reads what the runtime left there.
 //!
-//! By default it has no copies, so that no burst ever starts; a test can fill the map and the copies of the program itself.
+//! By default it has no copies, so that no burst ever starts; a test can fill the map and the
+//! copies of the program itself.
 
 use std::fs::File;
 use std::io;
@@ -101,7 +103,7 @@ impl Copies<'_> {
         slot.base.store(base, Relaxed);
         slot.n_runs.store(runs.len() as u64, Release);
         // SAFETY: as above.
-        unsafe { &*self.control.at.cast::<Control>() }.n_modules.store(1, Release);
+        unsafe { &*self.control.at.cast::<Control>() }.modules.n_modules.store(1, Release);
     }
 }
 
@@ -134,11 +136,11 @@ impl Process {
     }
 
     pub fn ticks(&self) -> u64 {
-        self.areas().map(|area| self.header(area).ticks.load(Relaxed)).sum()
+        self.areas().map(|area| self.header(area).ticks.delivered.load(Relaxed)).sum()
     }
 
     pub fn ticks_in_burst(&self) -> u64 {
-        self.areas().map(|area| self.header(area).ticks_in_burst.load(Relaxed)).sum()
+        self.areas().map(|area| self.header(area).ticks.in_burst.load(Relaxed)).sum()
     }
 
     /// A counter of exact mode, over all threads.
@@ -154,11 +156,11 @@ impl Process {
         let control = self.control();
         control.exact.heartbeat.fetch_add(1, Relaxed);
         control.exact.answered.store(control.exact.requests.load(Acquire), Release);
-        control.unloads_cleared.store(control.unloads.load(Acquire), Release);
+        control.modules.unloads_cleared.store(control.modules.unloads.load(Acquire), Release);
     }
 
     fn areas(&self) -> std::ops::Range<usize> {
-        0..self.control().n_areas.load(Relaxed) as usize
+        0..self.control().threads.n_areas.load(Relaxed) as usize
     }
 
     /// Everything that was committed and is still there.
@@ -167,7 +169,7 @@ impl Process {
     }
 
     fn samples_of(&self, area: usize, segment: usize) -> Vec<Sample> {
-        let state = &self.header(area).segments[segment];
+        let state = &self.header(area).stream.segments[segment];
         let mut samples = Vec::new();
         if state.state.load(Relaxed) == segment_state::FREE {
             return samples;
@@ -205,7 +207,8 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: memory shared between processes anyway; every use is through atomics or after the writer has ended.
+// SAFETY: memory shared between processes anyway; every use is through atomics or after the writer
+// has ended.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -407,18 +410,19 @@ fn welcome(connection: &OwnedFd, shared: &Shared, settings: &Settings) {
 
 fn fill_control(control: &Mapping, hello: &Hello, settings: &Settings) {
     let file = control.at;
-    // SAFETY: the file is large enough for everything that the layout says is in it, and nobody else has it yet.
+    // SAFETY: the file is large enough for everything that the layout says is in it, and nobody
+    // else has it yet.
     unsafe {
         let control = &mut *file.cast::<Control>();
-        control.version = wire::VERSION;
-        control.pid = hello.pid;
-        *control.enabled.get_mut() = 1;
+        control.identity.version = wire::VERSION;
+        control.identity.pid = hello.pid;
+        *control.settings.enabled.get_mut() = 1;
         *control.exact.is_on.get_mut() = settings.exact.into();
-        *control.burst_checks.get_mut() = settings.burst_checks;
-        *control.tick_interval_ns.get_mut() = settings.interval_ns;
-        *control.stack_bytes.get_mut() = 4096;
-        *control.samples.get_mut() = 1;
-        *control.stride.get_mut() = 1;
+        *control.settings.burst_checks.get_mut() = settings.burst_checks;
+        *control.settings.tick_interval_ns.get_mut() = settings.interval_ns;
+        *control.settings.stack_bytes.get_mut() = 4096;
+        *control.settings.samples.get_mut() = 1;
+        *control.settings.stride.get_mut() = 1;
         for number in SYSTEM_CALLS_THAT_LEAVE {
             *file.add(SYSTEM_CALLS_OFFSET as usize + usize::from(number)) = 1;
         }

@@ -1,4 +1,5 @@
-//! Copies made by hand: a few kinds of instructions, with the rules of recovery that belong to them.
+//! Copies made by hand: a few kinds of instructions, with the rules of recovery that belong to
+//! them.
 //!
 //! This is not how the emitter does it, but it is all that the runtime sees of it.
 
@@ -54,7 +55,8 @@ impl Code {
         self.bytes(&[0x48, 0xb8]).bytes(&value.to_le_bytes())
     }
 
-    /// An instruction with `reg` and the frame in the entry that the stack pointer chooses; `rax` chooses it.
+    /// An instruction with `reg` and the frame in the entry that the stack pointer chooses; `rax`
+    /// chooses it.
     fn at_frame(&mut self, opcode: u8, reg: u8) -> &mut Code {
         // mov eax, esp; and eax, FRAME_MASK
         self.bytes(&[0x89, 0xe0, 0x25]).bytes(&FRAME_MASK.to_le_bytes());

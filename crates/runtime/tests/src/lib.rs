@@ -1,8 +1,8 @@
-//! What the tests of the runtime share: building it and small C programs, running them natively and under the runtime, and an
-//! [`agent`] that plays the other side.
+//! What the tests of the runtime share: building it and small C programs, running them natively and
+//! under the runtime, and an [`agent`] that plays the other side.
 //!
-//! They are a package of their own because the runtime cannot be linked into a test: it has no standard library, and aborts on
-//! panics.
+//! They are a package of their own because the runtime cannot be linked into a test: it has no
+//! standard library, and aborts on panics.
 
 pub mod agent;
 pub mod copy;
@@ -77,7 +77,8 @@ pub fn run_under(agent: &Agent, program: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the program starts")
 }
 
-/// Runs `program` both ways; output and exit status must be the same. The agent knows what happened.
+/// Runs `program` both ways; output and exit status must be the same. The agent knows what
+/// happened.
 #[track_caller]
 pub fn compare(program: &Path, arguments: &[&str], settings: Settings) -> Agent {
     let natively = run_natively(program, arguments);

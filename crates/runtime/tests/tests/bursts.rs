@@ -16,7 +16,8 @@
 //!     76  ret, for which the burst ends: leave by `exit` with the address of the original's
 //! ```
 //!
-//! This is not how the emitter does it (flags, limits, times), but it is all that the runtime sees of it.
+//! This is not how the emitter does it (flags, limits, times), but it is all that the runtime sees
+//! of it.
 
 use strobe_runtime_tests::agent::{Copies, Settings};
 use strobe_runtime_tests::copy::{Code, Symbols};
@@ -61,8 +62,8 @@ fn fill(copies: &mut Copies<'_>) {
     let at_loop = record;
     let run = |copy: usize, original: u32, kind: u8| Run { copy: copy as u32, original, kind, ..Run::default() };
     let exit_runs = |start: usize, original: u32| {
-        // Up to the load of the target, the thread is still at `original`; rax is saved after 21 bytes. Then the target is in
-        // rax, then stored.
+        // Up to the load of the target, the thread is still at `original`; rax is saved after 21
+        // bytes. Then the target is in rax, then stored.
         [
             Run { saves: saves::RAX, save_end: [21, 0, 0, 0], ..run(start, original, kind::PROBE) },
             Run { save_end: [9, 0, 0, 0], ..run(start + 31, 0, kind::EXIT) },
@@ -124,11 +125,12 @@ fn bursts_run_are_recorded_and_leave_no_trace_in_the_program() {
 
 #[test]
 fn signals_end_bursts() {
-    // Long enough for signals to come, and not too long for a segment: the copy does not look at the limit.
+    // Long enough for signals to come, and not too long for a segment: the copy does not look at
+    // the limit.
     let settings = Settings { burst_checks: 60_000, copies: Some(fill), ..Settings::fast() };
     let agent = compare(&compile("spin", &[]), &[], settings);
     agent.with_processes(|processes| {
-        let ended = processes[0].control().bursts_ended_by_signals.load(std::sync::atomic::Ordering::Relaxed);
+        let ended = processes[0].control().process.bursts_ended_by_signals.load(std::sync::atomic::Ordering::Relaxed);
         assert!(ended > 0);
     });
 }

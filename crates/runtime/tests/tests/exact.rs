@@ -1,4 +1,5 @@
-//! Exact mode, with copies made by hand (see `exact.c`): what threads count in them is exact, whatever signals come.
+//! Exact mode, with copies made by hand (see `exact.c`): what threads count in them is exact,
+//! whatever signals come.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -133,9 +134,9 @@ fn everything_is_counted() {
         assert!(native(process, NativeReason::Runtime) >= 20_000);
         assert_eq!(native(process, NativeReason::Abandoned), 0);
         assert_eq!(native(process, NativeReason::SystemCall), 0);
-        assert_eq!(process.control().threads_started.load(Relaxed), 106);
-        assert_eq!(process.control().threads_ended.load(Relaxed), 105);
-        assert!(process.control().n_areas.load(Relaxed) < 10, "areas are used again");
+        assert_eq!(process.control().threads.started.load(Relaxed), 106);
+        assert_eq!(process.control().threads.ended.load(Relaxed), 105);
+        assert!(process.control().threads.n_areas.load(Relaxed) < 10, "areas are used again");
         assert_eq!(process.control().exact.abandoned_tsc.load(Relaxed), 0);
         assert!(process.control().exact.entries.load(Relaxed) > 40_000);
     });
@@ -196,8 +197,8 @@ fn libraries_come_and_go() {
     let agent = compare(&compile("libraries", &[]), &arguments, settings());
     agent.with_processes(|processes| {
         let control = processes[0].control();
-        assert_eq!(control.unloads.load(Relaxed), 200);
-        assert_eq!(control.unloads_pending.load(Relaxed), 0, "nobody has to leave");
+        assert_eq!(control.modules.unloads.load(Relaxed), 200);
+        assert_eq!(control.modules.unloads_pending.load(Relaxed), 0, "nobody has to leave");
     });
 }
 

@@ -1,5 +1,6 @@
 //! The library as a file: what it needs, imports and exports.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use strobe_runtime_tests::runtime;
@@ -88,4 +89,29 @@ fn exports_exactly_what_it_interposes_and_imports_nothing() {
 #[test]
 fn has_no_thread_local_storage() {
     assert!(!readelf("--program-headers").contains(" TLS "));
+}
+
+/// Sources and their text.
+fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let entries = std::fs::read_dir(folder).expect("the sources");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => sources(&path),
+            false => vec![(path.clone(), std::fs::read_to_string(&path).expect("text"))],
+        })
+        .collect()
+}
+
+#[test]
+fn global_state_is_in_one_place() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
+    let is_mutable = |line: &str| {
+        let declared = line.trim_start().trim_start_matches("pub ");
+        declared.starts_with("static ") && ["Atomic", "Cell", "static mut"].iter().any(|each| declared.contains(each))
+    };
+    let sources = sources(&folder);
+    let with_state: Vec<_> = sources.iter().filter(|(_, text)| text.lines().any(is_mutable)).collect();
+    assert_eq!(with_state.len(), 1, "{:?}", with_state.iter().map(|(path, _)| path).collect::<Vec<_>>());
+    assert!(with_state[0].0.ends_with("statics.rs"));
 }

@@ -1,6 +1,6 @@
 //! The rules of recovery, on tables: every kind of run, before and after each save.
 
-#[path = "../../src/recover.rs"]
+#[path = "../../src/bursts/recover.rs"]
 mod recover;
 
 use recover::{Machine, Place, Scratch, recover, settled};

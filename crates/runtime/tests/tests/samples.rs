@@ -26,8 +26,8 @@ fn ticks_leave_samples_of_code_without_copies() {
         assert!(in_program.count() * 2 > samples.len(), "most ticks are in the program's own loop");
         let cpu: Vec<u64> = samples.iter().map(|sample| sample.header.cpu_ns).collect();
         assert!(cpu.is_sorted());
-        assert_eq!(process.control().threads_started.load(Relaxed), 1);
-        assert_ne!(process.control().r_debug.load(Relaxed), 0);
+        assert_eq!(process.control().threads.started.load(Relaxed), 1);
+        assert_ne!(process.control().process.r_debug.load(Relaxed), 0);
     });
 }
 

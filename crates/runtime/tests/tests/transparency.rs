@@ -1,5 +1,5 @@
-//! Programs that would notice: same output and same exit status with and without the runtime, at the highest rate that the
-//! machine's timers give.
+//! Programs that would notice: same output and same exit status with and without the runtime, at
+//! the highest rate that the machine's timers give.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -40,10 +40,10 @@ fn threads() {
     let agent = check("threads");
     agent.with_processes(|processes| {
         let control = processes[0].control();
-        assert_eq!(control.threads_unprofiled.load(Relaxed), 0);
-        assert!(control.threads_started.load(Relaxed) > 3000);
-        assert!(control.threads_ended.load(Relaxed) > 3000);
-        assert!(control.n_areas.load(Relaxed) < 400, "areas are used again");
+        assert_eq!(control.threads.unprofiled.load(Relaxed), 0);
+        assert!(control.threads.started.load(Relaxed) > 3000);
+        assert!(control.threads.ended.load(Relaxed) > 3000);
+        assert!(control.threads.n_areas.load(Relaxed) < 400, "areas are used again");
     });
 }
 
@@ -77,8 +77,8 @@ fn libraries() {
     let agent = compare(&compile("libraries", &[]), &arguments, Settings::fast());
     agent.with_processes(|processes| {
         let control = processes[0].control();
-        assert_eq!(control.unloads.load(Relaxed), 200);
-        assert_ne!(control.unloads_pending.load(Relaxed), 0, "the agent has not cleared any");
+        assert_eq!(control.modules.unloads.load(Relaxed), 200);
+        assert_ne!(control.modules.unloads_pending.load(Relaxed), 0, "the agent has not cleared any");
     });
 }
 

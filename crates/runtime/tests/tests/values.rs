@@ -1,19 +1,25 @@
-//! Parts of exact mode that are functions of values: what is resumed after a signal, how long to wait, which addresses have no copy.
+//! Parts of exact mode that are functions of values: what is resumed after a signal, how long to
+//! wait, which addresses have no copy.
 
-#[path = "../../src/misses.rs"]
-mod misses;
-#[path = "../../src/patience.rs"]
-mod patience;
 #[allow(dead_code, reason = "tested elsewhere")]
-#[path = "../../src/recover.rs"]
+#[path = "../../src/bursts/recover.rs"]
 mod recover;
-#[path = "../../src/resume.rs"]
+#[path = "../../src/exact/resume.rs"]
 mod resume;
+#[path = "../../src/exact/timeout.rs"]
+mod timeout;
+#[path = "../../src/exact/uncopied.rs"]
+mod uncopied;
 
-use misses::Misses;
-use patience::{Patience, Signs, is_reached};
+/// Where the sources expect it.
+mod bursts {
+    pub(crate) use crate::recover;
+}
+
 use recover::Machine;
 use resume::{Interrupted, Records};
+use timeout::{Signs, Timeout, is_reached};
+use uncopied::Uncopied;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -88,10 +94,10 @@ fn numbers_are_compared_over_the_end() {
 fn silence_ends_patience() {
     // Progress without life is none.
     let signs = |progress: u32| Signs { heartbeat: 7, progress };
-    let mut patience = Patience::new(0, signs(0));
-    assert_eq!(patience.next_sleep_ns(0, signs(1)), Some(50_000));
-    assert_eq!(patience.next_sleep_ns(9 * SECOND_NS, signs(2)), Some(100_000));
-    assert_eq!(patience.next_sleep_ns(10 * SECOND_NS, signs(3)), None);
+    let mut timeout = Timeout::new(0, signs(0));
+    assert_eq!(timeout.next_sleep_ns(0, signs(1)), Some(50_000));
+    assert_eq!(timeout.next_sleep_ns(9 * SECOND_NS, signs(2)), Some(100_000));
+    assert_eq!(timeout.next_sleep_ns(10 * SECOND_NS, signs(3)), None);
 }
 
 #[test]
@@ -100,17 +106,17 @@ fn heartbeats_extend_it_up_to_a_limit_and_progress_beyond() {
         heartbeat: second as u32,
         progress: if second < 100 { 1 + second as u32 / 20 } else { 0 },
     };
-    let mut patience = Patience::new(0, signs(0));
+    let mut timeout = Timeout::new(0, signs(0));
     // The last progress is at 100 seconds.
     for second in 1..160 {
-        assert!(patience.next_sleep_ns(second * SECOND_NS, signs(second)).is_some_and(|sleep| sleep <= 1_000_000));
+        assert!(timeout.next_sleep_ns(second * SECOND_NS, signs(second)).is_some_and(|sleep| sleep <= 1_000_000));
     }
-    assert_eq!(patience.next_sleep_ns(160 * SECOND_NS, signs(160)), None);
+    assert_eq!(timeout.next_sleep_ns(160 * SECOND_NS, signs(160)), None);
 }
 
 #[test]
 fn misses_are_known_until_their_place_is_unmapped() {
-    let misses = Misses::new();
+    let misses = Uncopied::new();
     assert!(!misses.contains(0x5000));
     for address in [0x5000, 0x5001, 0x6fff] {
         misses.insert(address);

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
-use wire::trace::Mark;
+use wire::path_trace::Mark;
 
 use super::chunk::{self, Packed};
 use super::facts::{Fact, PathFact};

@@ -16,7 +16,7 @@
 //! **Not told apart.** A callee of unknown address that leaves no paths (it has no copy, or is counted by blocks) takes those that the call before it left.
 
 use rustc_hash::FxHashSet;
-use wire::trace::Mark;
+use wire::path_trace::Mark;
 
 use super::facts::{End, PathFact, Start};
 use super::file::{Process, Trace};
