@@ -1,7 +1,9 @@
-//! Builds the runtime, the library that lives inside the programs that strobe records, so that `strobe` can carry it.
+//! Builds the runtime, the library that lives inside the programs that strobe records, so that
+//! `strobe` can carry it.
 //!
-//! The runtime is a workspace of its own (it aborts on panic and links nothing), hence a cargo of its own, in a folder of its own: two
-//! cargos on one folder would wait for each other. All profiles and the runtime's own tests share that folder, so that it is built once.
+//! The runtime is a workspace of its own (it aborts on panic and links nothing), hence a cargo of
+//! its own, in a folder of its own: two cargos on one folder would wait for each other. All
+//! profiles and the runtime's own tests share that folder, so that it is built once.
 
 use std::env;
 use std::fs;

@@ -1,4 +1,5 @@
-/* The program of docs/start.md: a look-up that is cheap nearly always, and slow where nobody looks. */
+/* The program of docs/start.md: a look-up that is cheap nearly always, and slow where nobody
+ * looks. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

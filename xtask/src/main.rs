@@ -1,7 +1,7 @@
 //! The project's automation, in Rust so that it runs wherever the project builds.
 //!
-//! `cargo xtask test` is the one command that decides whether a change is good; `cargo xtask tidy` is the part of
-//! it that compares the documents and the crate graph with the code.
+//! `cargo xtask test` is the one command that decides whether a change is good; `cargo xtask tidy`
+//! is the part of it that compares the documents and the crate graph with the code.
 #![forbid(unsafe_code)]
 
 mod packages;

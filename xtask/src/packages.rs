@@ -1,7 +1,9 @@
 //! Debian packages that tests need (compilers for fixtures, programs of the corpus).
 //!
-//! Each crate lists its own in `packages.txt` beside its manifest: one name per line, `#` starts a comment. Packages that are large and
-//! only some tests need are in `packages-consumers.txt`; they and those tests are wanted with `STROBE_CONSUMERS=1`. Nothing is downloaded when everything is there, so the test command works without a network on a prepared machine.
+//! Each crate lists its own in `packages.txt` beside its manifest: one name per line, `#` starts a
+//! comment. Packages that are large and only some tests need are in `packages-consumers.txt`; they
+//! and those tests are wanted with `STROBE_CONSUMERS=1`. Nothing is downloaded when everything is
+//! there, so the test command works without a network on a prepared machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -58,7 +60,8 @@ fn installed(wanted: &BTreeSet<String>) -> Result<Option<BTreeSet<String>>> {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat=${db:Status-Abbrev} ${Package}\\n"]).args(wanted);
     match query.output() {
-        // The exit status says only that some package is unknown; the lines say which ones are installed.
+        // The exit status says only that some package is unknown; the lines say which ones are
+        // installed.
         Ok(output) => Ok(Some(parse_status(&String::from_utf8_lossy(&output.stdout)))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).context("dpkg-query"),

@@ -1,4 +1,5 @@
-//! Runs the steps of a long command one after the other, saying which one is running and how long each took.
+//! Runs the steps of a long command one after the other, saying which one is running and how long
+//! each took.
 
 use std::path::PathBuf;
 use std::process::Command;

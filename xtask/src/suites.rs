@@ -1,8 +1,9 @@
 //! Builds all tests, with clippy as the compiler, and runs them.
 //!
-//! Clippy is the compiler with more lints. If it is what cargo compiles the members with, they are checked as they are built for
-//! the tests, and what they depend on is compiled once, not a second time for its metadata alone. Test programs are started
-//! from here rather than by cargo, which runs one after the other: those that start other programs and wait for them go first, in one
+//! Clippy is the compiler with more lints. If it is what cargo compiles the members with, they are
+//! checked as they are built for the tests, and what they depend on is compiled once, not a second
+//! time for its metadata alone. Test programs are started from here rather than by cargo, which
+//! runs one after the other: those that start other programs and wait for them go first, in one
 //! lane; those that only compute fill the gaps, in another lane of less priority.
 
 use std::ffi::OsString;
@@ -18,7 +19,8 @@ use serde::Deserialize;
 
 use crate::steps;
 
-/// Crates whose tests watch other programs, and must not themselves be what keeps those from running.
+/// Crates whose tests watch other programs, and must not themselves be what keeps those from
+/// running.
 const WATCHING: [&str; 4] = ["attach", "cli", "tests", "lab"];
 
 /// How the slowest suites are listed.
@@ -67,7 +69,8 @@ struct Profile {
 pub struct Suites(Vec<Suite>);
 
 impl Suites {
-    /// Builds what `cargo test` with these arguments would run, and its benchmarks and examples; a lint is an error.
+    /// Builds what `cargo test` with these arguments would run, and its benchmarks and examples; a
+    /// lint is an error.
     pub fn build(&mut self, arguments: &[&str]) -> Result<()> {
         let mut cargo = steps::cargo_command();
         cargo.args(["test", "--no-run", "--all-targets", "--message-format=json-render-diagnostics"]);
@@ -87,7 +90,8 @@ impl Suites {
         Ok(())
     }
 
-    /// Runs them all, whatever fails, with these variables set; what failed is printed as soon as it has.
+    /// Runs them all, whatever fails, with these variables set; what failed is printed as soon as
+    /// it has.
     pub fn run(self, variables: &[(&str, OsString)]) -> Result<()> {
         let logs = steps::target_folder().join("test-logs");
         fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;

@@ -158,7 +158,8 @@ impl Metadata {
         let mut crates = Vec::new();
         for package in self.packages.iter().filter(|p| self.workspace_members.contains(&p.id)) {
             let folder = package.manifest_path.parent().context("a manifest without a folder")?;
-            // The runtime cannot be linked into a test, so that its tests are a package beside it; they are part of it.
+            // The runtime cannot be linked into a test, so that its tests are a package beside it;
+            // they are part of it.
             if folder_name(folder) == "tests" {
                 continue;
             }

@@ -1,5 +1,6 @@
-// Speaks the runtime's side of the protocol and does nothing else: joins the session named by its first argument in the way that its second
-// argument says, then obeys commands from its standard input, one line of answer each.
+// Speaks the runtime's side of the protocol and does nothing else: joins the session named by its
+// first argument in the way that its second argument says, then obeys commands from its standard
+// input, one line of answer each.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

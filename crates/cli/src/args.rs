@@ -78,7 +78,8 @@ struct InspectArgs {
     #[command(flatten)]
     module: ModuleArgs,
 
-    /// The function to show: a name (raw or demangled, `memcpy@plt`, `fn_1a2b0`) or an address inside it (`0x1a2b4`)
+    /// The function to show: a name (raw or demangled, `memcpy@plt`, `fn_1a2b0`) or an address
+    /// inside it (`0x1a2b4`)
     #[arg(short, long, value_name = "NAME|ADDR")]
     function: Option<String>,
 
@@ -175,7 +176,8 @@ struct NumberingArgs {
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = Truncation::BackEdges)]
     truncation: Truncation,
 
-    /// Which edge out of a block gets the smallest numbers: the first, or the one that looks hottest
+    /// Which edge out of a block gets the smallest numbers: the first, or the one that looks
+    /// hottest
     #[arg(long, value_enum, default_value_t = Order::Classic)]
     order: Order,
 }

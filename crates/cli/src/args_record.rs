@@ -14,12 +14,13 @@ use crate::props::{CtlAction, CtlProps, Exact, ExactProps, Probe, RecordProps, T
 
 /// Run a program and record which blocks, edges and paths it really runs
 ///
-/// The program is not changed and runs at full speed; at ticks of its CPU time, strobe lets it run a short burst in an instrumented
-/// copy of its code. Its output and exit status are its own, and so are the signals that end, stop and continue programs: what is sent
-/// to strobe alone is passed on, and strobe ends as the program does. `kill -USR1` and `kill -USR2` of strobe start and stop
-/// recording, as `strobe ctl` does. With --live the terminal belongs to the view until the program ends or `q` is pressed: what the
-/// program prints there is held back until then, it reads nothing from there, and Ctrl-C still interrupts it. Redirected
-/// input and output are the program's own.
+/// The program is not changed and runs at full speed; at ticks of its CPU time, strobe lets it run
+/// a short burst in an instrumented copy of its code. Its output and exit status are its own, and
+/// so are the signals that end, stop and continue programs: what is sent to strobe alone is passed
+/// on, and strobe ends as the program does. `kill -USR1` and `kill -USR2` of strobe start and stop
+/// recording, as `strobe ctl` does. With --live the terminal belongs to the view until the program
+/// ends or `q` is pressed: what the program prints there is held back until then, it reads nothing
+/// from there, and Ctrl-C still interrupts it. Redirected input and output are the program's own.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = EXAMPLES, max_term_width = 100, group = ArgGroup::new("noting").multiple(true),
           group = ArgGroup::new("staying"))]
@@ -144,7 +145,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "PCT", requires = "noting", conflicts_with = "value_stream", value_parser = parse_percent, hide_short_help = true, hide_long_help = true)]
     converge: Option<f64>,
 
-    /// Write all values to a file instead of counting them: address and value, 8 bytes each, little-endian
+    /// Write all values to a file instead of counting them: address and value, 8 bytes each,
+    /// little-endian
     #[arg(long, value_name = "FILE", requires = "noting", conflicts_with = "compress", hide = true)]
     value_stream: Option<PathBuf>,
 
@@ -207,7 +209,8 @@ Examples:
   strobe record --paused -- ./server & strobe ctl start $!
   strobe ctl stop 4711";
 
-/// Two thousand strata, in each of which every 251st event is sent: a prime number, so that it does not keep step with loops (`docs/sampling.md`).
+/// Two thousand strata, in each of which every 251st event is sent: a prime number, so that it does
+/// not keep step with loops (`docs/sampling.md`).
 const DEFAULT_COMPRESSOR: &str = "H[P251]2048";
 
 /// Ticks per second of CPU time with --pep.
@@ -327,7 +330,8 @@ fn parse_pep(text: &str) -> Result<Pep, String> {
     }
 }
 
-/// What is counted, if anything is, and what is added up there: without --exact, in calling contexts.
+/// What is counted, if anything is, and what is added up there: without --exact, in calling
+/// contexts.
 fn checked(exact: Option<Exact>, wanted: Option<&Wanted>, per_call_site: bool) -> Option<ExactProps> {
     let refuse = |message: &str| clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit();
     let what = exact.or(wanted.map(|_| Exact::Contexts));

@@ -1,4 +1,5 @@
-//! The command line of what is done with profiles as a whole, exactly as typed: comparing, adding, exporting, drawing, keeping.
+//! The command line of what is done with profiles as a whole, exactly as typed: comparing, adding,
+//! exporting, drawing, keeping.
 
 use std::path::PathBuf;
 
@@ -28,8 +29,9 @@ pub enum ToolCommand {
 
 /// Show what changed from one profile to another beyond the error bars
 ///
-/// Compares shares of CPU time and counts of functions, paths and loops, and the ways of branches. A change is shown if it is more than
-/// chance: of the changes shown, at most 5 % are expected not to be real.
+/// Compares shares of CPU time and counts of functions, paths and loops, and the ways of branches.
+/// A change is shown if it is more than chance: of the changes shown, at most 5 % are expected not
+/// to be real.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = DIFF_EXAMPLES, max_term_width = 100)]
 pub struct DiffArgs {
@@ -39,7 +41,8 @@ pub struct DiffArgs {
     /// The profile after
     after: PathBuf,
 
-    /// Exit with 1 if a function's share of CPU time grew by more than this many percentage points, beyond the error bars
+    /// Exit with 1 if a function's share of CPU time grew by more than this many percentage points,
+    /// beyond the error bars
     #[arg(long, value_name = "PCT", value_parser = parse_points)]
     fail_above: Option<f64>,
 
@@ -120,7 +123,8 @@ pub struct ExportArgs {
     #[arg(default_value = DEFAULT_PROFILE)]
     profile: PathBuf,
 
-    /// For formats about one binary: the module whose path contains TEXT [default: the recorded program]
+    /// For formats about one binary: the module whose path contains TEXT [default: the recorded
+    /// program]
     #[arg(short, long, value_name = "TEXT")]
     module: Option<String>,
 
@@ -137,7 +141,8 @@ Examples:
 
 /// Draw CPU time by calling context as a flame graph
 ///
-/// Kernel time is a frame [kernel] on top of the function that entered the kernel. The picture can be zoomed and searched in a browser.
+/// Kernel time is a frame [kernel] on top of the function that entered the kernel. The picture can
+/// be zoomed and searched in a browser.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = FLAME_EXAMPLES, max_term_width = 100)]
 pub struct FlameArgs {
@@ -165,7 +170,8 @@ Examples:
 
 /// Pack a profile with the binaries and debug files it needs on another machine
 ///
-/// The result is a tar file compressed with zstd. Extracted, it is a folder whose profile.strobe finds its files beside it.
+/// The result is a tar file compressed with zstd. Extracted, it is a folder whose profile.strobe
+/// finds its files beside it.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = ARCHIVE_EXAMPLES, max_term_width = 100)]
 pub struct ArchiveArgs {
@@ -181,7 +187,8 @@ pub struct ArchiveArgs {
     #[arg(short = 'x', long, conflicts_with = "scrub")]
     extract: bool,
 
-    /// Leave out paths, arguments, host and user names, and therefore the binaries, whose debug data has them
+    /// Leave out paths, arguments, host and user names, and therefore the binaries, whose debug
+    /// data has them
     #[arg(long)]
     scrub: bool,
 }
@@ -194,8 +201,8 @@ Examples:
 
 /// Watch a profile that is being recorded
 ///
-/// Shows hot functions, paths and contexts, and what recording costs, about once a second. Keys: q quits, p pauses, tab goes to the next
-/// table, the arrows move.
+/// Shows hot functions, paths and contexts, and what recording costs, about once a second. Keys: q
+/// quits, p pauses, tab goes to the next table, the arrows move.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = TOP_EXAMPLES, max_term_width = 100)]
 pub struct TopArgs {

@@ -185,7 +185,8 @@ Examples:
   strobe loops
   strobe loops -f longest_match";
 
-/// Show conditional branches: which way they go, how hard that is to predict, and how far apart they are
+/// Show conditional branches: which way they go, how hard that is to predict, and how far apart
+/// they are
 #[derive(Debug, ClapArgs)]
 #[command(before_help = BRANCHES_EXAMPLES, max_term_width = 100)]
 pub struct BranchesArgs {

@@ -1,6 +1,7 @@
 //! Reads the files a user names, and says in one line why one cannot be read.
 //!
-//! The kind of file is checked before it is opened: opening a named pipe would wait for a writer that never comes.
+//! The kind of file is checked before it is opened: opening a named pipe would wait for a writer
+//! that never comes.
 
 use std::fs::{self, FileType};
 use std::io::{self, ErrorKind};

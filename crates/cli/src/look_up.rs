@@ -1,4 +1,5 @@
-//! How this user has symbols looked up: the cache, servers from the environment, a line on the terminal.
+//! How this user has symbols looked up: the cache, servers from the environment, a line on the
+//! terminal.
 
 use std::path::Path;
 use std::sync::Arc;

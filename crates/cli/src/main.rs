@@ -1,8 +1,9 @@
 //! `strobe`: which paths a native x86-64 Linux program really runs, and what is in it.
 //!
-//! A run has two steps. [`args`] holds exactly what was typed and turns it into [`props`], plain values that are
-//! ready to use; the work takes only those. Exit codes: 0 success, 1 the work failed, 2 the command line is wrong.
-//! A reader that closes the pipe early has seen enough: that is success.
+//! A run has two steps. [`args`] holds exactly what was typed and turns it into [`props`], plain
+//! values that are ready to use; the work takes only those. Exit codes: 0 success, 1 the work
+//! failed, 2 the command line is wrong. A reader that closes the pipe early has seen enough: that
+//! is success.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -39,7 +40,8 @@ use crate::args::Args;
 use crate::props::{Job, Props};
 
 fn main() -> ExitCode {
-    // Whoever has executed strobe in its own place, as `cargo run` does, has left its time on the clock of the process.
+    // Whoever has executed strobe in its own place, as `cargo run` does, has left its time on the
+    // clock of the process.
     let cpu_before = record::own_cpu_time();
     let Props { color, job } = Args::parse().into_props();
     match run(&job, color, cpu_before) {

@@ -57,7 +57,8 @@ impl Files {
         }
     }
 
-    /// Source lines, from the debug file or else from the binary; `None` if there are none that can be read.
+    /// Source lines, from the debug file or else from the binary; `None` if there are none that can
+    /// be read.
     pub fn lines(&self) -> Option<LineTable> {
         let alternate = self.alternate.as_ref().map(|file| file.bytes.as_slice());
         let debug = self.debug.as_ref().and_then(|file| LineTable::new(&file.bytes, alternate).ok());
@@ -108,7 +109,8 @@ impl<'f> Module<'f> {
         self.image.name_of(function.entry).demangled()
     }
 
-    /// What is at an address: a function, an import's slot or a variable, with the distance from its start.
+    /// What is at an address: a function, an import's slot or a variable, with the distance from
+    /// its start.
     pub fn describe(&self, at: Svma) -> Option<String> {
         if let Some(import) = self.image.import_at(at) {
             return Some(format!("{}@got", image::demangle(import)));

@@ -1,4 +1,5 @@
-//! A status line on standard error while a large file is analyzed; nothing at all when that is not a terminal.
+//! A status line on standard error while a large file is analyzed; nothing at all when that is not
+//! a terminal.
 
 use std::io::{IsTerminal as _, stderr};
 use std::sync::{Mutex, PoisonError};

@@ -36,7 +36,8 @@ pub struct RecordProps {
     pub rate_hz: Option<f64>,
     /// Checks per burst; `None`: as the budget allows.
     pub burst_checks: Option<u32>,
-    /// Share of the program's CPU time that recording may cost; `None`: no limit, rate and burst are given.
+    /// Share of the program's CPU time that recording may cost; `None`: no limit, rate and burst
+    /// are given.
     pub budget: Option<f64>,
     pub tick_source: TickChoice,
     pub policy: wire::control::Policy,

@@ -96,8 +96,8 @@ impl Walker<'_, '_> {
         if twins.is_at_end() { Ok(()) } else { Err(Fault::StrayTwin) }
     }
 
-    /// Checks an instruction that goes on to the next one, whose twin is at `next` if it is in the same block, with these needs behind it. Returns
-    /// where the copy goes on.
+    /// Checks an instruction that goes on to the next one, whose twin is at `next` if it is in the
+    /// same block, with these needs behind it. Returns where the copy goes on.
     fn instruction(
         &mut self,
         id: BlockId,
@@ -201,7 +201,8 @@ impl Walker<'_, '_> {
         let is_negated = self.stays() && is_jump_on(&negated);
         let is_same = if has_flags { is_jump_on(insn) } else { copied.code() == insn.code() };
         if !is_same && !is_negated {
-            // Only a branch without a long form whose target is out of reach is left to the original.
+            // Only a branch without a long form whose target is out of reach is left to the
+            // original.
             let may_leave = !has_flags && !self.module.is_in_reach(target);
             return if may_leave { self.leave(site, EndReason::Instruction, Done::NOTHING) } else { Err(fault) };
         }

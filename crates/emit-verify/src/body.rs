@@ -31,7 +31,8 @@ pub(super) fn may_leave(image: &Image<'_>, original: &Instruction) -> bool {
     !may_copy(original) || is_out_of_reach(image, original)
 }
 
-/// Whether the instruction has an operand relative to the instruction pointer that a copy need not be able to reach.
+/// Whether the instruction has an operand relative to the instruction pointer that a copy need not
+/// be able to reach.
 pub(super) fn is_out_of_reach(image: &Image<'_>, original: &Instruction) -> bool {
     let target = Svma(original.memory_displacement64());
     let is_outside = !image.segments().iter().any(|segment| segment.range.contains(target));

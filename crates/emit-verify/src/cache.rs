@@ -1,8 +1,10 @@
 //! Whether a copy tells the data cache what the program accesses, and nothing else.
 //!
-//! Where a walk arrives at an instruction, it must have looked for every access of that ([`Walker::expected_accesses`]): whether the line is the one that was
-//! used last in its set, and the access ends in it. If so, nothing is left to do. If not, the module's stub must be asked, with the first and the last byte.
-//! The stub has no alternatives: it is compared with what it must be, instruction by instruction. That it does what a cache does, tests show.
+//! Where a walk arrives at an instruction, it must have looked for every access of that
+//! ([`Walker::expected_accesses`]): whether the line is the one that was used last in its set, and
+//! the access ends in it. If so, nothing is left to do. If not, the module's stub must be asked,
+//! with the first and the last byte. The stub has no alternatives: it is compared with what it must
+//! be, instruction by instruction. That it does what a cache does, tests show.
 
 use emit::Cache;
 use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -77,7 +79,8 @@ impl Walker<'_, '_> {
         if state.told.is(&expected) { Ok(()) } else { Err(Fault::Access { at }) }
     }
 
-    /// What the instruction accesses where a walk has arrived: what its operand names, what is on top of the stack, and strings.
+    /// What the instruction accesses where a walk has arrived: what its operand names, what is on
+    /// top of the stack, and strings.
     fn expected_accesses(&self, cache: Cache, landing: &Landing) -> Vec<Access> {
         let Some(insn) = self.instruction_at(landing) else { return Vec::new() };
         let has_count = insn.has_rep_prefix() || insn.has_repne_prefix();
@@ -179,7 +182,8 @@ pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn
     Some(Step::Next)
 }
 
-/// The operand whose address this is. One that is relative to the instruction pointer looks like an address of code.
+/// The operand whose address this is. One that is relative to the instruction pointer looks like an
+/// address of code.
 fn operand_at(value: Value) -> Option<Operand> {
     match value {
         Value::Cache(Known::Address(operand)) | Value::Noted(Origin::Address(operand)) => Some(operand),
@@ -229,7 +233,8 @@ fn ask_stub(index: &Index<'_>, cache: Cache, state: &mut State, stub: u32) -> Op
     Some(Step::Back(back))
 }
 
-/// Whether the stub is there, all of it under one rule of recovery: the thread is about to be at the target, and everything is saved.
+/// Whether the stub is there, all of it under one rule of recovery: the thread is about to be at
+/// the target, and everything is saved.
 fn is_stub(index: &Index<'_>, cache: Cache, stub: u32) -> bool {
     let mut at = stub;
     let mut next_line = 0;

@@ -18,7 +18,8 @@ pub(super) struct Way {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     pub direct: Vec<Way>,
-    /// By block: whether its probe checks. So does that of a block that is copied with another function.
+    /// By block: whether its probe checks. So does that of a block that is copied with another
+    /// function.
     pub block_checks: Vec<bool>,
 }
 

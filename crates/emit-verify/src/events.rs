@@ -1,9 +1,10 @@
 //! Whether a copy notes what it must, and nothing else.
 //!
-//! Behind a load the walk to the next twin must have appended an event: the program's value of the register that was loaded, under the site of the
-//! load. Where the walk ends at an instruction, it must then have appended what is to be noted before that ([`expected`]). After each event it must have looked
-//! whether the buffer is full. A full buffer ends a burst; in a copy that is never left it leads to the gate with the place to come back to in `twin`: the walk
-//! goes on there.
+//! Behind a load the walk to the next twin must have appended an event: the program's value of the
+//! register that was loaded, under the site of the load. Where the walk ends at an instruction, it
+//! must then have appended what is to be noted before that ([`expected`]). After each event it must
+//! have looked whether the buffer is full. A full buffer ends a burst; in a copy that is never left
+//! it leads to the gate with the place to come back to in `twin`: the walk goes on there.
 
 mod expected;
 
@@ -80,7 +81,8 @@ impl Operand {
     }
 }
 
-/// The most events of one walk: all arguments, a load, and the three kinds that can come together before an instruction.
+/// The most events of one walk: all arguments, a load, and the three kinds that can come together
+/// before an instruction.
 const MAX_EVENTS: usize = 10;
 
 /// Events on their way into the buffer.
@@ -141,8 +143,8 @@ impl Walker<'_, '_> {
         if is_right { Ok(()) } else { Err(super::Fault::Event { at }) }
     }
 
-    /// Checks what has been appended where a burst ends: what belongs behind the instruction, and the first of what belongs before the next, which the
-    /// original then executes.
+    /// Checks what has been appended where a burst ends: what belongs behind the instruction, and
+    /// the first of what belongs before the next, which the original then executes.
     pub fn check_event_departure(&self, at: u32, state: &State, goal: Goal) -> Result<(), super::Fault> {
         if self.index.copy.events().is_empty() {
             return Ok(());
@@ -213,7 +215,8 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
     Some(Step::Next)
 }
 
-/// Whether a probe is about to make what it appends, in `rax`: it has saved what it needs and done nothing else.
+/// Whether a probe is about to make what it appends, in `rax`: it has saved what it needs and done
+/// nothing else.
 fn may_make(state: &State, pending: &Pending, insn: &Instruction) -> bool {
     let is_arrived = match *pending {
         Pending::Nothing => true,
@@ -238,7 +241,8 @@ fn make(state: &mut State, insn: &Instruction) -> Option<()> {
     Some(())
 }
 
-/// Whether a probe is about to make the other one of two addresses, in `rcx`: the first one is in `rax`.
+/// Whether a probe is about to make the other one of two addresses, in `rcx`: the first one is in
+/// `rax`.
 fn may_make_other(state: &State, insn: &Instruction) -> bool {
     let rcx = state.registers[RCX];
     let is_saved = state.is_right(RCX, rcx) && state.fields.saved_rcx == rcx;

@@ -1,38 +1,46 @@
 //! Shows that a copy does what the original does, without trusting who wrote it.
 //!
-//! [`verify()`] takes a module, its control-flow graph and a copy of it ([`emit::ModuleCopy`]). It decodes the copy, placed at an address
-//! of its own choice, and knows nothing of how it was written. For every block of every function it follows the copy from the block's
-//! probe to the places where control leaves the block:
+//! [`verify()`] takes a module, its control-flow graph and a copy of it ([`emit::ModuleCopy`]). It
+//! decodes the copy, placed at an address of its own choice, and knows nothing of how it was
+//! written. For every block of every function it follows the copy from the block's probe to the
+//! places where control leaves the block:
 //!
-//! * **Instructions** that the copy takes over are the same as the original ones, up to displacements, which must lead to the same places
-//!   (`body`).
-//! * **Everything else** is executed on abstract values (`state`, `step`): is this register the program's, or the cursor, or an entry
-//!   of the map? Only what probes need has a meaning; any other instruction is an error. Where the walk arrives at a twin, all
-//!   registers and flags that are live there must be the program's again, and the block must have been recorded once.
-//! * **Recovery** (`recovery`): before every instruction, the rule for its address must turn the abstract state into that of the
-//!   original address where the program is.
-//! * **Checks**: in every function the graph must have no cycle without a check, and entries must have one (`cycles`).
-//! * **Completeness**: every instruction has one twin, every byte of code is reached by one of the walks, is padding, or a literal.
-//! * **Noted values** (`events`): behind loads, and before other instructions, what is to be noted is appended to the buffer, and nothing
-//!   else.
+//! * **Instructions** that the copy takes over are the same as the original ones, up to
+//!   displacements, which must lead to the same places (`body`).
+//! * **Everything else** is executed on abstract values (`state`, `step`): is this register the
+//!   program's, or the cursor, or an entry of the map? Only what probes need has a meaning; any
+//!   other instruction is an error. Where the walk arrives at a twin, all registers and flags that
+//!   are live there must be the program's again, and the block must have been recorded once.
+//! * **Recovery** (`recovery`): before every instruction, the rule for its address must turn the
+//!   abstract state into that of the original address where the program is.
+//! * **Checks**: in every function the graph must have no cycle without a check, and entries must
+//!   have one (`cycles`).
+//! * **Completeness**: every instruction has one twin, every byte of code is reached by one of the
+//!   walks, is padding, or a literal.
+//! * **Noted values** (`events`): behind loads, and before other instructions, what is to be noted
+//!   is appended to the buffer, and nothing else.
 //! * **Accesses** (`cache`): a data cache that is simulated is told of what instructions access.
 //!
 //! Copies that are never left need no checks; what they must do instead is in `exact`.
 //!
-//! **What it shares with `emit`.** The data of a copy, which is what it is about: the code, the tables of twins, landings, cells and
-//! rules of recovery, what the copy says that its probes do, and [`emit::ModuleCopy::place`], which is how the copy gets into a program.
-//! No analysis. What `emit` decides before it writes is decided here again:
+//! **What it shares with `emit`.** The data of a copy, which is what it is about: the code, the
+//! tables of twins, landings, cells and rules of recovery, what the copy says that its probes do,
+//! and [`emit::ModuleCopy::place`], which is how the copy gets into a program. No analysis. What
+//! `emit` decides before it writes is decided here again:
 //!
-//! * What is live where (`liveness`). A register that is wrongly taken for dead breaks a program in silence, and a verifier that asked
-//!   the same analysis would agree with it.
-//! * Which functions have copies, who owns shared code, whose entries others reach, and whether flags are passed unseen (`module`).
+//! * What is live where (`liveness`). A register that is wrongly taken for dead breaks a program in
+//!   silence, and a verifier that asked the same analysis would agree with it.
+//! * Which functions have copies, who owns shared code, whose entries others reach, and whether
+//!   flags are passed unseen (`module`).
 //! * Which instructions a copy may take over, and which it must leave to the original (`body`).
 //! * Which values are noted, and what instructions access (`events`, `cache`).
 //!
-//! From `flow` come functions, blocks and edges, which have a verifier of their own ([`flow::verify`]), and the numbering of paths, of
-//! which [`flow::paths::verify`] shows that it numbers them.
+//! From `flow` come functions, blocks and edges, which have a verifier of their own
+//! ([`flow::verify`]), and the numbering of paths, of which [`flow::paths::verify`] shows that it
+//! numbers them.
 //!
-//! Only tests call this: of `emit`, where damaged copies and wrong facts must be found out, and real programs must not.
+//! Only tests call this: of `emit`, where damaged copies and wrong facts must be found out, and
+//! real programs must not.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -65,7 +73,8 @@ use index::Index;
 use module::Module;
 use walk::Walker;
 
-/// Where the verifier places a copy. Neither distance is round, so that a place that is not fixed up shows.
+/// Where the verifier places a copy. Neither distance is round, so that a place that is not fixed
+/// up shows.
 const SAMPLE: Position = Position {
     module_base: 0x5a3c_1234_5000,
     copy: 0x5a3c_5bcd_e7f0,

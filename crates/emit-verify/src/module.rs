@@ -1,4 +1,5 @@
-//! The module whose copy is verified: which of its functions can have copies, who owns shared code, and what its program needs where.
+//! The module whose copy is verified: which of its functions can have copies, who owns shared code,
+//! and what its program needs where.
 //!
 //! All of it is decided here anew. Of `flow` it takes functions, blocks and edges.
 
@@ -33,7 +34,8 @@ pub(super) struct Module<'a, 'data> {
     pub passes_flags_unseen: bool,
 }
 
-/// Copies and originals are this far from the image base at most, so that distances fit in displacements.
+/// Copies and originals are this far from the image base at most, so that distances fit in
+/// displacements.
 pub(super) const REACH: u64 = 1 << 30;
 /// Code may name addresses that are so far outside the image.
 const SLACK: u64 = 1 << 20;
@@ -95,7 +97,8 @@ impl<'a, 'data> Module<'a, 'data> {
         }
     }
 
-    /// Whether a function expects flags at an entry, behind a computed call, or at a block that nothing known leads to.
+    /// Whether a function expects flags at an entry, behind a computed call, or at a block that
+    /// nothing known leads to.
     fn expects_flags_unseen(&self, id: FunctionId) -> bool {
         let cfg = &self.function(id).cfg;
         let is_behind_computed_call = |block: BlockId| {
@@ -127,7 +130,8 @@ impl<'a, 'data> Module<'a, 'data> {
         self.image.plt_stubs().binary_search_by_key(&entry, |stub| stub.range.start).is_ok()
     }
 
-    /// Whether a block of the function's graph is copied with it, not with another function that has the same code.
+    /// Whether a block of the function's graph is copied with it, not with another function that
+    /// has the same code.
     pub fn is_owned(&self, id: FunctionId, block: BlockId) -> bool {
         let owner = || self.flow.function_containing(self.function(id).cfg.block(block).range.start);
         !self.shares[id.index()] || owner() == Some(id)
@@ -159,7 +163,8 @@ impl<'a, 'data> Module<'a, 'data> {
         Original((at - self.base) as u32)
     }
 
-    /// Whether an instruction of the copy can have this address as an operand: in the image, or not far from it on either side.
+    /// Whether an instruction of the copy can have this address as an operand: in the image, or not
+    /// far from it on either side.
     pub fn is_nameable(&self, at: Svma) -> bool {
         let from_slack = at.0.wrapping_add(SLACK).wrapping_sub(self.base.0);
         from_slack < REACH.min(self.len.saturating_add(2 * SLACK))

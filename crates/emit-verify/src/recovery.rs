@@ -5,8 +5,8 @@ use wire::recovery::{Run, kind, saves};
 
 use super::state::{Fields, InHand, RAX, RCX, RDX, State, Value};
 
-/// Whether a thread in `state`, interrupted `into` bytes into `run`, would be recovered to where the program is, with everything that is
-/// live there.
+/// Whether a thread in `state`, interrupted `into` bytes into `run`, would be recovered to where
+/// the program is, with everything that is live there.
 pub(super) fn is_right(run: &Run, into: u32, state: &State) -> bool {
     let original = Original(run.original);
     let mut recovered = state.in_hand();

@@ -12,7 +12,8 @@ use super::liveness::Set;
 /// What a register or a field of the thread's header holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Value {
-    /// What the program has in that register; in a field for saved registers, what it has in the register.
+    /// What the program has in that register; in a field for saved registers, what it has in the
+    /// register.
     Program,
     /// Anything.
     #[default]
@@ -256,7 +257,8 @@ impl State {
         InHand { state: self, registers: [rax, rcx, rdx], flags: self.flags }
     }
 
-    /// When `rcx` is what a system call makes it, it may be used like any other register that nobody needs.
+    /// When `rcx` is what a system call makes it, it may be used like any other register that
+    /// nobody needs.
     pub fn forget_rcx(&mut self) {
         let is_needed = self.live.register(RCX);
         self.rcx_is.take_if(|&mut next| !is_needed && self.registers[RCX] == Value::Address(next));

@@ -1,6 +1,7 @@
 //! The meaning of the instructions that probes consist of, on abstract values.
 //!
-//! Each arm states what an instruction needs and what it gives. What has no arm, or lacks what it needs, is not allowed in a probe.
+//! Each arm states what an instruction needs and what it gives. What has no arm, or lacks what it
+//! needs, is not allowed in a probe.
 
 use iced_x86::{Code, Instruction, OpKind, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};

@@ -1,4 +1,5 @@
-//! What the walk through a replaced instruction must find: the parts of a transfer, each once and in order.
+//! What the walk through a replaced instruction must find: the parts of a transfer, each once and
+//! in order.
 
 use emit::Original;
 use iced_x86::{Instruction, OpKind, Register};
@@ -16,8 +17,8 @@ pub(super) enum Pending {
     Call { next: Original, target: Original },
     /// A call of the next instruction: pushes `next`, and is then there.
     PushNext { next: Original },
-    /// A jump, call (pushes `next`) or return (drops bytes) to a computed address; in copies that are never left, the first of the two cells
-    /// that may remember it.
+    /// A jump, call (pushes `next`) or return (drops bytes) to a computed address; in copies that
+    /// are never left, the first of the two cells that may remember it.
     Indirect { insn: Instruction, base: Svma, change: Change, cell: Option<u32> },
     /// `syscall`; what is live behind it.
     SystemCall { next: Original, live: Needs },
@@ -112,7 +113,8 @@ impl Pending {
         }
     }
 
-    /// Whether the program must arrive by an indirect transfer that looks at the limit, in copies that are left.
+    /// Whether the program must arrive by an indirect transfer that looks at the limit, in copies
+    /// that are left.
     pub fn must_look_at_limit(&self) -> bool {
         matches!(self, Pending::Indirect { change: Change::None | Change::Drop(_), .. })
     }

@@ -20,8 +20,8 @@ use super::transfer::Pending;
 use super::{Fault, SAMPLE, VerifyError, body, recovery};
 use crate::module::Module;
 
-/// Instructions of one walk. The longest way, to a target that is in no cluster, has some hundred; where call sites are told apart, it is gone for
-/// each outcome of the search for the context.
+/// Instructions of one walk. The longest way, to a target that is in no cluster, has some hundred;
+/// where call sites are told apart, it is gone for each outcome of the search for the context.
 const MAX_STEPS: u32 = 4000;
 
 /// Follows the copy and remembers what it has seen.
@@ -47,7 +47,8 @@ pub(super) struct Walker<'a, 'data> {
     /// The row that the last jump through a table has left.
     pub row: Option<u32>,
     pub n_landings: usize,
-    /// What the present walk must append to the buffer of events for the instruction that it starts behind.
+    /// What the present walk must append to the buffer of events for the instruction that it starts
+    /// behind.
     pub event: Option<Expected>,
     /// Where the block in hand ends.
     pub block_end: Svma,
@@ -182,14 +183,16 @@ impl<'a, 'data> Walker<'a, 'data> {
         }
     }
 
-    /// Where the first function starts. What is before it, code that all functions share, need not be used by any in a copy that is never left.
+    /// Where the first function starts. What is before it, code that all functions share, need not
+    /// be used by any in a copy that is never left.
     fn first_function(&self) -> u32 {
         let is_shared = |kind: u8| matches!(kind, kind::FORWARD | kind::EXIT | kind::NEVER);
         let first = self.index.copy.runs().iter().find(|run| !is_shared(run.kind) && self.stays());
         first.map_or(0, |run| run.copy)
     }
 
-    /// Executes the copy from `start` until it arrives at the goal or has left. Returns how it arrived.
+    /// Executes the copy from `start` until it arrives at the goal or has left. Returns how it
+    /// arrived.
     pub fn walk(&mut self, start: u32, state: State, task: &Task) -> Result<Option<Landing>, Fault> {
         // What has parts cannot arrive before its last one.
         let before = if matches!(task.pending, Pending::Nothing) { None } else { Some(state.point) };
@@ -246,7 +249,8 @@ impl<'a, 'data> Walker<'a, 'data> {
                         break;
                     }
                 };
-                // Ways meet again where they come back from behind the function, and searches come round until nothing new is known.
+                // Ways meet again where they come back from behind the function, and searches come
+                // round until nothing new is known.
                 if is_back || target <= at {
                     if seen.contains(&(target, state)) {
                         break;

@@ -1,10 +1,12 @@
 //! The few instruction forms that probes and stubs are made of.
 //!
-//! Every method appends one instruction. Those that reach the thread's header use `gs:[disp32]` without a base, which needs a SIB byte in
-//! 64-bit mode. Jumps between parts of one function go to [`Label`]s and always have 32-bit displacements, so that no instruction
-//! changes its length once it is written. [`Asm::resolve_labels`] fills them in, function by function.
+//! Every method appends one instruction. Those that reach the thread's header use `gs:[disp32]`
+//! without a base, which needs a SIB byte in 64-bit mode. Jumps between parts of one function go to
+//! [`Label`]s and always have 32-bit displacements, so that no instruction changes its length once
+//! it is written. [`Asm::resolve_labels`] fills them in, function by function.
 
-/// The bytes written so far, and the jumps of the present function that still lack their displacement.
+/// The bytes written so far, and the jumps of the present function that still lack their
+/// displacement.
 #[derive(Debug, Default)]
 pub(crate) struct Asm {
     pub code: Vec<u8>,
@@ -215,7 +217,8 @@ impl Asm {
         self.position() - 4
     }
 
-    /// `inc qword gs:[register * 8 + offset]`; returns where the offset is, which ends the instruction.
+    /// `inc qword gs:[register * 8 + offset]`; returns where the offset is, which ends the
+    /// instruction.
     pub fn increment_scaled(&mut self, register: Gpr, offset: u32) -> u32 {
         let sib = 0xc5 | register.low() << 3;
         self.bytes(&[GS, REX_W | register.high() << 1, 0xff, 0x04, sib]);
@@ -223,7 +226,8 @@ impl Asm {
         self.position() - 4
     }
 
-    /// An instruction with a register and `gs:[index * 8 + offset]`; `opcode` is 8b to load, 89 to store, 33 to exclusive-or.
+    /// An instruction with a register and `gs:[index * 8 + offset]`; `opcode` is 8b to load, 89 to
+    /// store, 33 to exclusive-or.
     pub fn cache_entry(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
         let rex = REX_W | register.high() << 2 | index.high() << 1;
         self.bytes(&[GS, rex, opcode, 0x04 | register.low() << 3, 0xc5 | index.low() << 3]);
@@ -239,7 +243,8 @@ impl Asm {
         self.bytes(&offset.to_le_bytes());
     }
 
-    /// `mov dword gs:[index * 8 + offset], value`; returns where the value is, which ends the instruction.
+    /// `mov dword gs:[index * 8 + offset], value`; returns where the value is, which ends the
+    /// instruction.
     pub fn store_scaled_constant(&mut self, index: Gpr, offset: u32, value: u32) -> u32 {
         self.code.push(GS);
         self.code.extend((index.high() != 0).then_some(REX | index.high() << 1));
@@ -290,7 +295,8 @@ impl Asm {
         }
     }
 
-    /// An instruction with a register and `gs:[index * 2 + offset]`; `opcode` is 8b to load, 89 to store, 3b to compare.
+    /// An instruction with a register and `gs:[index * 2 + offset]`; `opcode` is 8b to load, 89 to
+    /// store, 3b to compare.
     pub fn entry(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
         self.scaled_by_2(Some(REX_W), opcode, register, index, offset);
     }
@@ -427,7 +433,8 @@ impl Asm {
         }
     }
 
-    /// `lea register, [rip + ...]`; returns where the displacement goes, which ends the instruction.
+    /// `lea register, [rip + ...]`; returns where the displacement goes, which ends the
+    /// instruction.
     pub fn address_of(&mut self, register: Gpr) -> u32 {
         self.bytes(&[REX_W | register.high() << 2, 0x8d, 0x05 | register.low() << 3]);
         self.hole()

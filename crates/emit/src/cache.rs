@@ -1,8 +1,10 @@
-//! A data cache that copies simulate with the addresses of the program, for programs and machines without hardware counters.
+//! A data cache that copies simulate with the addresses of the program, for programs and machines
+//! without hardware counters.
 //!
-//! It has sets of some lines each, of which the one that was used longest ago goes. In the thread's area ([`wire::exact::CACHE`]) a set is the addresses of its
-//! lines, in the order of their last use. So an access to the line that was used last in its set changes nothing, and that is most of them:
-//! before an instruction that accesses memory, a probe looks just there.
+//! It has sets of some lines each, of which the one that was used longest ago goes. In the thread's
+//! area ([`wire::exact::CACHE`]) a set is the addresses of its lines, in the order of their last
+//! use. So an access to the line that was used last in its set changes nothing, and that is most of
+//! them: before an instruction that accesses memory, a probe looks just there.
 //!
 //! ```text
 //!     lea r, operand
@@ -13,8 +15,9 @@
 //! back:
 //! ```
 //!
-//! Two registers are needed: dead ones, or of `rax`, `rcx` and `rdx`, saved. Where flags are alive they are saved, and `rcx` and `rax` are used.
-//! Behind the function, `other` restores everything and has the module's stub do what is to be done:
+//! Two registers are needed: dead ones, or of `rax`, `rcx` and `rdx`, saved. Where flags are alive
+//! they are saved, and `rcx` and `rax` are used. Behind the function, `other` restores everything
+//! and has the module's stub do what is to be done:
 //!
 //! ```text
 //!     save rax, rcx, rdx; lea rdx, operand; save flags            flags if they are alive
@@ -50,11 +53,13 @@
 //!     jmp gs:[twin]
 //! ```
 //!
-//! An access that goes on to the next line touches both, and misses once at most. One that is larger than a line counts as one of a line. A handler
-//! that interrupts this may find a line twice in its set, or not at all; that is all that can go wrong.
+//! An access that goes on to the next line touches both, and misses once at most. One that is
+//! larger than a line counts as one of a line. A handler that interrupts this may find a line twice
+//! in its set, or not at all; that is all that can go wrong.
 //!
-//! **Which accesses.** What operands name, and what calls, returns, pushes, pops and string instructions do. Not known are those relative to `fs`, those of
-//! vectors of addresses, and repeated string instructions ([`crate::Statistics::accesses_not_simulated`]).
+//! **Which accesses.** What operands name, and what calls, returns, pushes, pops and string
+//! instructions do. Not known are those relative to `fs`, those of vectors of addresses, and
+//! repeated string instructions ([`crate::Statistics::accesses_not_simulated`]).
 
 mod accesses;
 
@@ -93,7 +98,8 @@ impl Cache {
     /// Most lines, with ways rounded up to a power of two.
     pub const MAX_LINES: u64 = CACHE_BYTES as u64 / 8;
 
-    /// A cache of so many bytes. `None` unless lines and sets are powers of two, and everything is in bounds.
+    /// A cache of so many bytes. `None` unless lines and sets are powers of two, and everything is
+    /// in bounds.
     #[must_use]
     pub fn new(n_bytes: u64, n_ways: u32, line: u64) -> Option<Cache> {
         let is_right = (Cache::MIN_LINE..=Cache::MAX_LINE).contains(&line)
@@ -194,7 +200,8 @@ const SPILLED: [(Gpr, u32, u8); 3] = [
 ];
 
 impl Function<'_, '_> {
-    /// Tells the cache what an instruction of the block is about to access, where `live` is needed. Whether there was anything.
+    /// Tells the cache what an instruction of the block is about to access, where `live` is needed.
+    /// Whether there was anything.
     pub fn write_accesses(&mut self, block: BlockId, insn: &Instruction, live: LiveSet) -> bool {
         let Some(cache) = self.module.options.probe.cache() else { return false };
         let (all, mut n_unknown) = accesses::of(insn);

@@ -1,7 +1,9 @@
-//! The copies of some consecutive functions, as they come out of the translation and before they are linked.
+//! The copies of some consecutive functions, as they come out of the translation and before they
+//! are linked.
 //!
-//! Offsets are from the start of the chunk. What depends on other chunks is listed in `externals`; what depends on where the module is
-//! loaded is listed in `addresses` and `records` (see [`crate::ModuleCopy`]).
+//! Offsets are from the start of the chunk. What depends on other chunks is listed in `externals`;
+//! what depends on where the module is loaded is listed in `addresses` and `records` (see
+//! [`crate::ModuleCopy`]).
 
 use wire::recovery::{Run, kind};
 use wire::sample::EndReason;
@@ -21,15 +23,16 @@ pub struct Original(
     pub u32,
 );
 
-/// Consecutive original instructions whose copies are as far from each other as they are themselves.
+/// Consecutive original instructions whose copies are as far from each other as they are
+/// themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The first instruction.
     pub original: Original,
     /// Its copy.
     pub copy: u32,
-    /// Where control that comes to the first instruction must go: the probe of the block that starts there. The same as `copy` or
-    /// before it; meaningful only if `is_leader`.
+    /// Where control that comes to the first instruction must go: the probe of the block that
+    /// starts there. The same as `copy` or before it; meaningful only if `is_leader`.
     pub record: u32,
     /// Number of instructions. Their lengths are in a list that all stretches share, in order.
     pub n_insns: u32,
@@ -85,7 +88,8 @@ pub(crate) struct Chunk {
     pub lengths: Vec<u8>,
     /// Where returns of calls lead: the last byte of the call, and the place in the copy.
     pub landings: Vec<(Original, u32)>,
-    /// Where displacements to original addresses are. They hold the address less the end of the instruction.
+    /// Where displacements to original addresses are. They hold the address less the end of the
+    /// instruction.
     pub addresses: Vec<u32>,
     /// Where block records are.
     pub records: Vec<u32>,
@@ -94,7 +98,8 @@ pub(crate) struct Chunk {
     /// What the chunk's cells are, and how many there are.
     pub cell_uses: Vec<Cell>,
     pub n_cells: u32,
-    /// Where keys of the path table are. They hold the number of the function among those of the chunk that have one.
+    /// Where keys of the path table are. They hold the number of the function among those of the
+    /// chunk that have one.
     pub keys: Vec<u32>,
     pub n_keys: u32,
     pub externals: Vec<External>,
@@ -108,7 +113,8 @@ pub(crate) struct Chunk {
     pub missed_ends: Vec<MissedEnd>,
     /// How often blocks access memory, if a data cache is simulated.
     pub accesses: Vec<BlockAccesses>,
-    /// Where path ends of the present function go that have not found their place in the path table, or that a sample is wanted of.
+    /// Where path ends of the present function go that have not found their place in the path
+    /// table, or that a sample is wanted of.
     pub other_ends: Vec<OtherEnd>,
     pub statistics: Statistics,
 }
@@ -149,7 +155,8 @@ impl Chunk {
         self.set_address(hole, self.position(), i64::from(original.0));
     }
 
-    /// Makes the displacement at `hole`, of an instruction that ends at `end`, lead to the target in the original module.
+    /// Makes the displacement at `hole`, of an instruction that ends at `end`, lead to the target
+    /// in the original module.
     pub fn set_address(&mut self, hole: u32, end: u32, target: i64) {
         let displacement = (target as u32).wrapping_sub(end);
         self.asm.code[hole as usize..hole as usize + 4].copy_from_slice(&displacement.to_le_bytes());
@@ -164,7 +171,8 @@ impl Chunk {
         first
     }
 
-    /// Makes the offset at `hole`, which holds an offset from the first cell of all, that of a cell of the chunk.
+    /// Makes the offset at `hole`, which holds an offset from the first cell of all, that of a cell
+    /// of the chunk.
     pub fn set_cell(&mut self, hole: u32, cell: u32) {
         let field = &mut self.asm.code[hole as usize..hole as usize + 4];
         let offset = field.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
@@ -186,7 +194,8 @@ impl Chunk {
         self.asm.jump_to(label);
     }
 
-    /// Gives back what vectors have in reserve: all chunks of a module are in memory at the same time.
+    /// Gives back what vectors have in reserve: all chunks of a module are in memory at the same
+    /// time.
     pub fn shrink(&mut self) {
         self.asm.code.shrink_to_fit();
         self.runs.shrink_to_fit();

@@ -1,4 +1,5 @@
-//! Which instructions a copy executes as they are, which it replaces, and which it leaves to the original.
+//! Which instructions a copy executes as they are, which it replaces, and which it leaves to the
+//! original.
 
 use iced_x86::{Code, ConditionCode, Instruction, Mnemonic, Register};
 
@@ -26,8 +27,9 @@ pub(crate) fn body(insn: &Instruction) -> Body {
     }
 }
 
-/// Whether a copy cannot execute the instruction: it would see or change what the copy runs on (`gs`), enters the kernel otherwise than
-/// by `syscall`, is part of a transaction, inhibits interrupts, or faults in any case.
+/// Whether a copy cannot execute the instruction: it would see or change what the copy runs on
+/// (`gs`), enters the kernel otherwise than by `syscall`, is part of a transaction, inhibits
+/// interrupts, or faults in any case.
 fn must_leave(insn: &Instruction) -> bool {
     uses_gs(insn) || insn.is_invalid() || insn.is_privileged() || leaves_by_name(insn)
 }
@@ -99,7 +101,8 @@ pub(crate) fn is_plain_call(insn: &Instruction) -> bool {
     insn.code() == Code::Call_rel32_64
 }
 
-/// Bytes that a return takes off the stack, its address included; `None` for a form that copies do not execute.
+/// Bytes that a return takes off the stack, its address included; `None` for a form that copies do
+/// not execute.
 pub(crate) fn returned_bytes(insn: &Instruction) -> Option<i32> {
     match insn.code() {
         Code::Retnq => Some(8),

@@ -1,8 +1,10 @@
 //! Copies as bytes, for a cache.
 //!
-//! A header (magic, format, versions and numbers of everything), the arrays one after the other, and a checksum of all that. Everything is
-//! little-endian. Reading checks lengths before it allocates, and afterwards that all places lie inside the code, so that a copy that was
-//! read is as safe to use as one that was made. It does not check that it is a *good* copy: the checksum finds accidents, not forgeries.
+//! A header (magic, format, versions and numbers of everything), the arrays one after the other,
+//! and a checksum of all that. Everything is little-endian. Reading checks lengths before it
+//! allocates, and afterwards that all places lie inside the code, so that a copy that was read is
+//! as safe to use as one that was made. It does not check that it is a *good* copy: the checksum
+//! finds accidents, not forgeries.
 
 use std::ops::Range;
 
@@ -91,7 +93,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Bytes of a stretch: original, copy, record, and number of instructions with [`Layout::LEADER_BIT`].
+    /// Bytes of a stretch: original, copy, record, and number of instructions with
+    /// [`Layout::LEADER_BIT`].
     pub const STRETCH_BYTES: usize = STRETCH_BYTES;
     /// Says in the number of instructions of a stretch that it starts a block.
     pub const LEADER_BIT: u32 = LEADER_BIT;

@@ -1,12 +1,17 @@
 //! The translated module.
 //!
-//! **Fix-ups.** Five kinds of places depend on where module and copy are loaded; everything else is relative to the copy itself:
-//! * `addresses`: displacements from the copy to the original module. They hold the target, less the image base, less the offset of the
-//!   end of the instruction in the copy; what is missing is the distance of the module from the copy.
-//! * `records`: block records and sites of events. They hold the cluster and the block's or instruction's address less the image base; what is missing is the distance of the
-//!   image base from the start of the cluster.
-//! * `cells`: offsets from `gs:` of counters. They hold the offset that the counter has in the first module.
-//! * `keys`: numbers of functions that count in the path table. They hold the number within the module.
+//! **Fix-ups.** Five kinds of places depend on where module and copy are loaded; everything else is
+//! relative to the copy itself:
+//! * `addresses`: displacements from the copy to the original module. They hold the target, less
+//!   the image base, less the offset of the end of the instruction in the copy; what is missing is
+//!   the distance of the module from the copy.
+//! * `records`: block records and sites of events. They hold the cluster and the block's or
+//!   instruction's address less the image base; what is missing is the distance of the image base
+//!   from the start of the cluster.
+//! * `cells`: offsets from `gs:` of counters. They hold the offset that the counter has in the
+//!   first module.
+//! * `keys`: numbers of functions that count in the path table. They hold the number within the
+//!   module.
 //! * literals, from `literals` to the end: addresses less the image base.
 
 use image::{Svma, SvmaRange};
@@ -162,7 +167,8 @@ impl ModuleCopy {
         SvmaRange { start: self.base.offset(start), end: self.base.offset(end) }
     }
 
-    /// In copies that are never left: where returns of calls lead. Pairs of the last byte of a call, less the image base, and an offset in the copy.
+    /// In copies that are never left: where returns of calls lead. Pairs of the last byte of a
+    /// call, less the image base, and an offset in the copy.
     pub fn landings(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.landings.iter().map(|&(Original(last_byte), copy)| (last_byte, copy))
     }

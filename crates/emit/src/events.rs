@@ -1,7 +1,8 @@
 //! Probes that note what instructions load, and other values ([`wire::events`]).
 //!
-//! The probe of a load follows its instruction, at the next twin point, and appends the register that was loaded. It needs a register for the place in the buffer;
-//! a full buffer shows by the place becoming 0:
+//! The probe of a load follows its instruction, at the next twin point, and appends the register
+//! that was loaded. It needs a register for the place in the buffer; a full buffer shows by the
+//! place becoming 0:
 //!
 //! | flags dead | flags alive |
 //! |---|---|
@@ -19,8 +20,9 @@
 //! back:                                            back:
 //! ```
 //!
-//! Behind the function, `full` restores what is saved. In a burst, it ends there, and the next tick empties the buffer. A copy that is never left goes to the
-//! gate, which empties the buffer and comes back to `back`:
+//! Behind the function, `full` restores what is saved. In a burst, it ends there, and the next tick
+//! empties the buffer. A copy that is never left goes to the gate, which empties the buffer and
+//! comes back to `back`:
 //!
 //! ```text
 //!     mov dword gs:[end_reason], EventsFull
@@ -30,14 +32,16 @@
 //!     jmp exit
 //! ```
 //!
-//! The tag, between site and `add`, is written unless it is 0: places ahead of the last event are empty.
+//! The tag, between site and `add`, is written unless it is 0: places ahead of the last event are
+//! empty.
 //!
-//! **Before an instruction** goes what it would change itself: arguments, addresses, targets and method tables. What is in a register is noted as
-//! above; an operand in memory, or its address, is first loaded into `rax`, which is saved, with flags as if alive. If that faults, the
+//! **Before an instruction** goes what it would change itself: arguments, addresses, targets and
+//! method tables. What is in a register is noted as above; an operand in memory, or its address, is
+//! first loaded into `rax`, which is saved, with flags as if alive. If that faults, the
 //! instruction, which loads the same, is where the program finds itself.
 //!
-//! **Conditional jumps.** Where one goes on is an original address, as for computed jumps, and its own condition chooses it, while the flags are the
-//! program's:
+//! **Conditional jumps.** Where one goes on is an original address, as for computed jumps, and its
+//! own condition chooses it, while the flags are the program's:
 //!
 //! ```text
 //!     mov gs:[saved_rax], rax
@@ -48,10 +52,12 @@
 //!     mov rcx, gs:[next_event]                         and so on, with rax as the value
 //! ```
 //!
-//! Jumps that depend on a counter in `rcx` have no such move. They are not noted, but counted ([`crate::Statistics::branches_not_noted`]).
+//! Jumps that depend on a counter in `rcx` have no such move. They are not noted, but counted
+//! ([`crate::Statistics::branches_not_noted`]).
 //!
-//! **Which loads.** Moves from memory to a whole general register, with or without extension. Loads of parts of registers, of vectors, and operands of
-//! arithmetic are not noted, but counted ([`crate::Statistics::loads_not_noted`]). A [`Selection`] leaves places out.
+//! **Which loads.** Moves from memory to a whole general register, with or without extension. Loads
+//! of parts of registers, of vectors, and operands of arithmetic are not noted, but counted
+//! ([`crate::Statistics::loads_not_noted`]). A [`Selection`] leaves places out.
 
 mod selection;
 pub(crate) mod sources;
@@ -134,7 +140,8 @@ impl Function<'_, '_> {
         live
     }
 
-    /// Notes what an instruction has loaded, behind which `live` is needed. Whether it has loaded something.
+    /// Notes what an instruction has loaded, behind which `live` is needed. Whether it has loaded
+    /// something.
     pub fn write_event(&mut self, insn: &Instruction, live: Option<LiveSet>) -> bool {
         if !self.module.events_at(self.original(Svma(insn.ip()))).has(Events::LOADS) {
             return false;
@@ -149,8 +156,8 @@ impl Function<'_, '_> {
         true
     }
 
-    /// Notes what is to be noted before an instruction, where `live` is needed; before the first one of a block, arguments, too. Whether there was
-    /// anything.
+    /// Notes what is to be noted before an instruction, where `live` is needed; before the first
+    /// one of a block, arguments, too. Whether there was anything.
     pub fn write_events_before(&mut self, block: BlockId, insn: &Instruction, live: LiveSet) -> bool {
         if self.module.options.events.is_empty() {
             return false;
@@ -246,14 +253,16 @@ fn write_address(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand,
     chunk.set_address(chunk.position() - 4, chunk.position(), target);
 }
 
-/// Writes `opcode register, operand`. What is relative to the instruction pointer ends in 4 bytes that are still to be set.
+/// Writes `opcode register, operand`. What is relative to the instruction pointer ends in 4 bytes
+/// that are still to be set.
 pub(crate) fn write_with_operand(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand) {
     let (field, rex_w) = ((register.0 & 7) << 3, 0x48 | (register.0 >> 3) << 2);
     let Operand::Registers(base, index, displacement) = operand else {
         chunk.asm.bytes(&[rex_w, opcode, 0x05 | field, 0, 0, 0, 0]);
         return;
     };
-    // As an index, 4 is none, and as a base it needs a SIB byte. Without a base, 5 in its place is none, and 4 bytes of displacement follow; as a base, 5 needs some.
+    // As an index, 4 is none, and as a base it needs a SIB byte. Without a base, 5 in its place is
+    // none, and 4 bytes of displacement follow; as a base, 5 needs some.
     let (index, scale) = index.unwrap_or((Gpr(4), 0));
     let short = i8::try_from(displacement).ok().filter(|_| base.is_some());
     let mode = match (base, short) {
@@ -384,7 +393,8 @@ fn append(chunk: &mut Chunk, noted: Noted, place: Gpr, changes_flags: bool) {
     chunk.records.push(site);
 }
 
-/// Writes where probes of the function go that have filled the buffer: to the gate and back, or out of the burst.
+/// Writes where probes of the function go that have filled the buffer: to the gate and back, or out
+/// of the burst.
 pub(crate) fn write_full(chunk: &mut Chunk, probe: Probe) {
     for FullEvents { label, back, original, saved } in std::mem::take(&mut chunk.full_events) {
         chunk.asm.bind(label);

@@ -10,10 +10,12 @@
 //!     jmp exit                                    the module's stub
 //! ```
 //!
-//! A probe that needs the gate and goes on afterwards leaves by a *detour*, which also stores in `twin` where to come back to.
+//! A probe that needs the gate and goes on afterwards leaves by a *detour*, which also stores in
+//! `twin` where to come back to.
 //!
-//! All of it is one run of recovery: the thread is about to be at `original`, and `rax` is saved from `lea` on. Where the probe that leaves
-//! has not restored everything, a prelude does that first.
+//! All of it is one run of recovery: the thread is about to be at `original`, and `rax` is saved
+//! from `lea` on. Where the probe that leaves has not restored everything, a prelude does that
+//! first.
 
 use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
@@ -31,7 +33,8 @@ const SKIP_LEN: u8 = 2;
 /// Bytes of `mov gs:[saved_rax], rax`.
 const SAVE_LEN: u8 = 9;
 
-/// Goes to the gate from a probe before `original` that has restored everything, and comes back to `back`.
+/// Goes to the gate from a probe before `original` that has restored everything, and comes back to
+/// `back`.
 pub(crate) fn write_detour(chunk: &mut Chunk, original: Original, reason: EndReason, back: Label) {
     chunk.begin_run(kind::PROBE, original, saves::RAX, [REASON_LEN + SAVE_LEN, 0, 0, 0]);
     chunk.asm.store_constant(offset::END_REASON, reason as u32);

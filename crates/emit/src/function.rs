@@ -1,19 +1,22 @@
 //! The copy of one function.
 //!
-//! Blocks follow each other by address. Each has a probe, then its instructions, byte for byte, then what replaces its last one
-//! ([`crate::transfers`]). Displacements relative to the instruction pointer are the only bytes that differ inside, and no instruction
-//! changes its length there; an instruction that is replaced ends a *stretch*, and the next one begins another.
+//! Blocks follow each other by address. Each has a probe, then its instructions, byte for byte,
+//! then what replaces its last one ([`crate::transfers`]). Displacements relative to the
+//! instruction pointer are the only bytes that differ inside, and no instruction changes its length
+//! there; an instruction that is replaced ends a *stretch*, and the next one begins another.
 //!
 //! **Where checks are.** A burst ends at a check, and every cycle must contain one:
-//! * The probe of a block checks if control can come from outside: entries of the function, targets of calls and of jumps from other
-//!   functions. Also if a back edge comes through a jump table or a return, which find the block by its address only.
-//! * Any other back edge goes to a second probe of its target, which checks and then goes on behind the first one. It is right
-//!   before the first one if the back edge is the way from the block before, else behind the function.
-//! * Every cycle of the graph contains a back edge ([`flow::loops`]). Other cycles pass a call, a jump between functions, or an indirect
-//!   jump or return, which looks at the limit.
+//! * The probe of a block checks if control can come from outside: entries of the function, targets
+//!   of calls and of jumps from other functions. Also if a back edge comes through a jump table or
+//!   a return, which find the block by its address only.
+//! * Any other back edge goes to a second probe of its target, which checks and then goes on behind
+//!   the first one. It is right before the first one if the back edge is the way from the block
+//!   before, else behind the function.
+//! * Every cycle of the graph contains a back edge ([`flow::loops`]). Other cycles pass a call, a
+//!   jump between functions, or an indirect jump or return, which looks at the limit.
 //!
-//! Between two checks a function writes at most one record for each of its blocks; in a function with very many of them every probe
-//! looks at the limit.
+//! Between two checks a function writes at most one record for each of its blocks; in a function
+//! with very many of them every probe looks at the limit.
 
 use flow::FunctionFlow;
 use flow::callgraph::FunctionId;
@@ -153,7 +156,8 @@ pub(crate) struct Function<'a, 'data> {
     exact: Option<exact::Plan>,
     /// The function's number in the table of contexts, if it has contexts of its own.
     pub context_key: Option<u32>,
-    /// What is to be done on edges and is written behind the function: where it starts, and on which edge.
+    /// What is to be done on edges and is written behind the function: where it starts, and on
+    /// which edge.
     edge_codes: Vec<(Label, EdgeId)>,
     /// The same for conditional jumps that leave the function, from a block to an address.
     pub exit_codes: Vec<(Label, BlockId, Svma)>,
@@ -161,13 +165,14 @@ pub(crate) struct Function<'a, 'data> {
     pub rows: Vec<(Label, BlockId)>,
     /// What is behind calls, returns and computed jumps, and written behind the function.
     pub call_ends: Vec<exact::transfers::CallEnd>,
-    /// Blocks whose code for arrivals is written behind the function, with the stretch that starts there.
+    /// Blocks whose code for arrivals is written behind the function, with the stretch that starts
+    /// there.
     arrivals: Vec<(BlockId, usize)>,
 }
 
 impl Function<'_, '_> {
-    /// The flags, unless the block overwrites them all: that flags are dead at calls and returns is a convention, which hand-written
-    /// code need not keep.
+    /// The flags, unless the block overwrites them all: that flags are dead at calls and returns is
+    /// a convention, which hand-written code need not keep.
     fn flags_kept_by(&self, id: BlockId) -> LiveSet {
         let mut effects = Effects::default();
         let mut so_far = Effect::default();
@@ -235,7 +240,8 @@ impl Function<'_, '_> {
         statistics.original_bytes += block.range.len();
     }
 
-    /// Notes what is to be noted before an instruction, with what is alive behind each one of the block.
+    /// Notes what is to be noted before an instruction, with what is alive behind each one of the
+    /// block.
     fn write_what_is_before(&mut self, id: BlockId, index: u32, insn: &Instruction, alive: &[LiveSet]) {
         let before = index.checked_sub(1).and_then(|before| alive.get(before as usize).copied());
         let live = before.unwrap_or_else(|| self.needed_at(id));
@@ -329,13 +335,15 @@ impl Function<'_, '_> {
         self.exact.as_ref().expect("only called for copies that are never left")
     }
 
-    /// Where control goes that comes to the block over an edge, when it has done what is to be done there.
+    /// Where control goes that comes to the block over an edge, when it has done what is to be done
+    /// there.
     pub fn label_behind(&self, edge: Option<EdgeId>, to: BlockId) -> Label {
         let plan = &self.plans[to.index()];
         if self.plan_of_probes().arrives(edge) { plan.record } else { plan.body }
     }
 
-    /// Where to jump to take an edge to the block: to its code, which is written later, or straight to the block.
+    /// Where to jump to take an edge to the block: to its code, which is written later, or straight
+    /// to the block.
     pub fn label_of_edge(&mut self, edge: EdgeId, to: BlockId) -> Label {
         if self.plan_of_probes().edge(edge) == exact::Code::Nothing {
             return self.label_behind(Some(edge), to);
@@ -363,7 +371,8 @@ impl Function<'_, '_> {
         code.write(self.chunk, original, self.needed_at(to));
     }
 
-    /// What is needed at the start of a block; in a module that passes flags in ways that do not show, those that the block does not overwrite.
+    /// What is needed at the start of a block; in a module that passes flags in ways that do not
+    /// show, those that the block does not overwrite.
     pub fn needed_at(&self, block: BlockId) -> LiveSet {
         let kept = if self.module.passes_flags_unseen { self.flags_kept_by(block) } else { LiveSet::NONE };
         self.module.liveness(self.id).live_in(block) | kept
@@ -375,8 +384,8 @@ impl Function<'_, '_> {
         self.module.liveness(self.id).live_out(&self.flow.cfg, block) | kept
     }
 
-    /// Writes the code for arrivals at a block if it can be before it. If control over known edges does not pass it, only the first block of
-    /// the function can have it there.
+    /// Writes the code for arrivals at a block if it can be before it. If control over known edges
+    /// does not pass it, only the first block of the function can have it there.
     fn write_arrival_before(&mut self, id: BlockId) {
         let is_first = self.arrivals.is_empty() && self.chunk.exits.is_empty() && id.index() == 0;
         if self.plan_of_probes().edges_arrive || is_first {

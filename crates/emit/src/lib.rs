@@ -1,10 +1,12 @@
 //! Copies of a module's functions that record which blocks they execute.
 //!
-//! [`translate`] takes a module and its control flow and writes a second version of every function, the *copy*: the same instructions, and
-//! a probe at the start of every block. A thread can be moved between the original and the copy at any original instruction, because
-//! both see the same registers, the same stack (return addresses are original ones) and the same memory. The result is inert: bytes
-//! and tables that can be stored ([`ModuleCopy::to_bytes`]) and that fit any load address ([`ModuleCopy::place`]). What the copy reads and
-//! writes at run time is laid out in [`wire`].
+//! [`translate`] takes a module and its control flow and writes a second version of every function,
+//! the *copy*: the same instructions, and a probe at the start of every block. A thread can be
+//! moved between the original and the copy at any original instruction, because both see the same
+//! registers, the same stack (return addresses are original ones) and the same memory. The result
+//! is inert: bytes and tables that can be stored ([`ModuleCopy::to_bytes`]) and that fit any load
+//! address ([`ModuleCopy::place`]). What the copy reads and writes at run time is laid out in
+//! [`wire`].
 //!
 //! ```text
 //!    stubs    function copies                          literals
@@ -15,7 +17,8 @@
 //!       16-byte aligned
 //! ```
 //!
-//! That a copy does what the original does is shown by the crate `emit-verify`, which shares no analysis with this one.
+//! That a copy does what the original does is shown by the crate `emit-verify`, which shares no
+//! analysis with this one.
 //!
 //! | module | what it writes |
 //! |---|---|
@@ -80,7 +83,8 @@ pub struct Options {
 pub enum Probe {
     /// Append a record for every block.
     Trace,
-    /// Only count down the checks of the burst: the cost of running in a copy, apart from that of recording.
+    /// Only count down the checks of the burst: the cost of running in a copy, apart from that of
+    /// recording.
     None,
     /// Count, in copies that are never left.
     Exact(Counting),
@@ -153,14 +157,16 @@ impl Probe {
         matches!(self, Probe::Exact(counting) if counting.has_paths())
     }
 
-    /// Whether control that comes over a known edge, or through a jump table, need not do what arrivals by address do.
+    /// Whether control that comes over a known edge, or through a jump table, need not do what
+    /// arrivals by address do.
     #[must_use]
     pub fn tells_arrivals_apart(self) -> bool {
         self.has_paths() || self.has_contexts()
     }
 }
 
-/// The address that offsets in a copy are relative to: the lowest address of the image, rounded down to a page.
+/// The address that offsets in a copy are relative to: the lowest address of the image, rounded
+/// down to a page.
 #[must_use]
 pub fn image_base(image: &Image<'_>) -> Svma {
     let lowest = image.segments().first().map_or(0, |segment| segment.range.start.0);

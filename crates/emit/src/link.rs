@@ -1,7 +1,8 @@
 //! From functions to the module.
 //!
-//! Functions are translated in chunks, at the same time if the executor likes; then the chunks are put one behind the other, and the
-//! references between them filled in. The result does not depend on the executor, nor on the size of chunks but for padding.
+//! Functions are translated in chunks, at the same time if the executor likes; then the chunks are
+//! put one behind the other, and the references between them filled in. The result does not depend
+//! on the executor, nor on the size of chunks but for padding.
 
 use flow::callgraph::FunctionId;
 use flow::{Executor, FunctionFlow, ModuleFlow};
@@ -127,7 +128,8 @@ fn empty(module: &Module<'_, '_>) -> ModuleCopy {
     }
 }
 
-/// Where the probes of blocks are in the copy, sorted by original address. Of two copies of one block the first is kept.
+/// Where the probes of blocks are in the copy, sorted by original address. Of two copies of one
+/// block the first is kept.
 struct Leaders(Vec<(Original, u32)>);
 
 impl Leaders {

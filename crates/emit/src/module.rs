@@ -1,7 +1,9 @@
-//! What the translation of one function must know about the others: which of them have copies, and which blocks others can reach.
+//! What the translation of one function must know about the others: which of them have copies, and
+//! which blocks others can reach.
 //!
-//! Functions can share code: two of them may have the same range as a part. Each block then belongs to one of them, the one that
-//! [`ModuleFlow::function_containing`] names, and only that one copies it; for the others it is a block of another function.
+//! Functions can share code: two of them may have the same range as a part. Each block then belongs
+//! to one of them, the one that [`ModuleFlow::function_containing`] names, and only that one copies
+//! it; for the others it is a block of another function.
 
 use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
@@ -33,16 +35,18 @@ pub(crate) struct Module<'a, 'data> {
     reached: FxHashSet<Svma>,
     /// Whether flags may be alive where control arrives by a computed address.
     pub passes_flags_unseen: bool,
-    /// By function: what is alive, by the conventions of the whole module. Only for copies that are never left: whoever they are entered from
-    /// keeps to these.
+    /// By function: what is alive, by the conventions of the whole module. Only for copies that are
+    /// never left: whoever they are entered from keeps to these.
     known_needs: Option<Vec<Liveness>>,
 }
 
-/// Copies reach this far from the image base, in original addresses and in bytes of copy. Any two distances of this kind differ by
-/// less than 2 GiB, so that the difference always fits in a displacement.
+/// Copies reach this far from the image base, in original addresses and in bytes of copy. Any two
+/// distances of this kind differ by less than 2 GiB, so that the difference always fits in a
+/// displacement.
 pub(crate) const REACH: u64 = 1 << 30;
 
-/// How far before and behind an image its code may name addresses: tables can be addressed by an element that they do not have.
+/// How far before and behind an image its code may name addresses: tables can be addressed by an
+/// element that they do not have.
 const SLACK: u64 = 1 << 20;
 
 /// Bytes of an entry of `__rseq_cs`, and where the start of the sequence is in it.
@@ -151,8 +155,9 @@ impl<'a, 'data> Module<'a, 'data> {
         called.chain(outside)
     }
 
-    /// Whether the address is in the image, or not far behind it, and can be expressed as an [`Original`]. Bytes that are no code name
-    /// any address; to leave them to the original lets the copy be placed wherever it reaches the image.
+    /// Whether the address is in the image, or not far behind it, and can be expressed as an
+    /// [`Original`]. Bytes that are no code name any address; to leave them to the original lets
+    /// the copy be placed wherever it reaches the image.
     pub fn is_in_reach(&self, at: Svma) -> bool {
         at - self.base < REACH.min(self.len.saturating_add(SLACK))
     }
@@ -162,15 +167,16 @@ impl<'a, 'data> Module<'a, 'data> {
         Original((at - self.base) as u32)
     }
 
-    /// The same for any address that an instruction names, which may also be a little before the image or behind it.
+    /// The same for any address that an instruction names, which may also be a little before the
+    /// image or behind it.
     pub fn distance(&self, at: Svma) -> Option<i64> {
         let from_slack = at.offset(SLACK) - self.base;
         (from_slack < REACH.min(self.len.saturating_add(2 * SLACK))).then_some((at - self.base) as i64)
     }
 }
 
-/// Whether a function expects flags where control arrives in a way that the analysis of flag conventions does not see: by a computed
-/// address, or from a computed call.
+/// Whether a function expects flags where control arrives in a way that the analysis of flag
+/// conventions does not see: by a computed address, or from a computed call.
 fn expects_flags(function: &FunctionFlow) -> bool {
     let cfg = &function.cfg;
     let has_flags = |block: BlockId| !(function.liveness.live_in(block) & LiveSet::ARITHMETIC_FLAGS).is_empty();

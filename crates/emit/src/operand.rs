@@ -1,15 +1,17 @@
 //! From `jmp operand` and `call operand` to `mov rax, operand`.
 //!
-//! All three have the operand in the same ModRM, SIB and displacement bytes, so that only what is around them changes: the opcode
-//! becomes `8b`, the register field 0 (`rax`), and REX gets the bit of a 64-bit operand. Of the prefixes, `fs` stays, those that only
-//! matter to jumps (`bnd`, `notrack`) go. Anything else is unusual enough to leave it to the original.
+//! All three have the operand in the same ModRM, SIB and displacement bytes, so that only what is
+//! around them changes: the opcode becomes `8b`, the register field 0 (`rax`), and REX gets the bit
+//! of a 64-bit operand. Of the prefixes, `fs` stays, those that only matter to jumps (`bnd`,
+//! `notrack`) go. Anything else is unusual enough to leave it to the original.
 
 /// `mov rax, operand`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     bytes: [u8; 16],
     len: u8,
-    /// Where the displacement is if the operand is relative to the instruction pointer. It ends the instruction.
+    /// Where the displacement is if the operand is relative to the instruction pointer. It ends the
+    /// instruction.
     pub displacement_at: Option<u32>,
 }
 

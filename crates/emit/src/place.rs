@@ -24,8 +24,8 @@ impl ModuleCopy {
     /// The final bytes for this position.
     ///
     /// # Errors
-    /// [`Error::OutOfReach`] if the copy is too far from the module, [`Error::OutsideCluster`] if a block is too far from the start of
-    /// the cluster or before it.
+    /// [`Error::OutOfReach`] if the copy is too far from the module, [`Error::OutsideCluster`] if a
+    /// block is too far from the start of the cluster or before it.
     pub fn place(&self, at: &Position) -> Result<Vec<u8>, Error> {
         let mut code = self.code.clone();
         let distance = at.module_base.wrapping_sub(at.copy) as i64;

@@ -1,8 +1,8 @@
 //! Probes: what a copy executes at the start of a block, beyond the original.
 //!
-//! A probe does up to three things: it appends the block's record, compares the cursor with the limit, and counts down the checks of the
-//! burst. The record needs a register but no flags (`mov` and `lea` only); the others change flags. What it uses, by what the
-//! block needs at its start:
+//! A probe does up to three things: it appends the block's record, compares the cursor with the
+//! limit, and counts down the checks of the burst. The record needs a register but no flags (`mov`
+//! and `lea` only); the others change flags. What it uses, by what the block needs at its start:
 //!
 //! | flags | dead register | template |
 //! |---|---|---|
@@ -27,9 +27,11 @@
 //!                                                           mov rcx, gs:[saved_rcx]; mov rax, gs:[saved_rax]
 //! ```
 //!
-//! `add al, 0x7f` overflows exactly if `al` is 1, and `sahf` sets the other flags without touching overflow.
+//! `add al, 0x7f` overflows exactly if `al` is 1, and `sahf` sets the other flags without touching
+//! overflow.
 //!
-//! A probe is one run of recovery: the thread is about to be at the block's original address. Dead registers may hold anything there.
+//! A probe is one run of recovery: the thread is about to be at the block's original address. Dead
+//! registers may hold anything there.
 
 use flow::liveness::LiveSet;
 use wire::recovery::{kind, saves};
@@ -51,10 +53,12 @@ pub(crate) enum Depth {
     Check,
 }
 
-/// Registers in the order in which probes prefer them: those with the shortest encodings first. Never the stack pointer.
+/// Registers in the order in which probes prefer them: those with the shortest encodings first.
+/// Never the stack pointer.
 const PREFERENCE: [u8; 15] = [0, 1, 2, 6, 7, 3, 8, 9, 10, 11, 14, 15, 5, 12, 13];
 
-/// Ends of the three saves of the template for live flags: two stores of 9 bytes; `lahf`, `seto al` and a store.
+/// Ends of the three saves of the template for live flags: two stores of 9 bytes; `lahf`, `seto al`
+/// and a store.
 pub(crate) const FLAGS_SAVE_END: [u8; 4] = [9, 18, 18 + 1 + 3 + 9, 0];
 
 /// A block's start, as a probe sees it.
@@ -114,7 +118,8 @@ fn write_record(chunk: &mut Chunk, site: &Site, register: Gpr) {
     chunk.asm.store(offset::CURSOR, register);
 }
 
-/// What follows the record where flags are dead or the probe ends with it. `rax` is restored if it is spilled.
+/// What follows the record where flags are dead or the probe ends with it. `rax` is restored if it
+/// is spilled.
 fn write_checks(chunk: &mut Chunk, site: &Site, depth: Depth, cursor: Gpr, is_spilled: bool) {
     if depth > Depth::Record {
         chunk.asm.compare(cursor, offset::LIMIT);

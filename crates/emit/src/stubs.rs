@@ -124,8 +124,9 @@ fn write_look_ups(chunk: &mut Chunk, clusters: impl Iterator<Item = usize>, [mis
     start
 }
 
-/// Goes to the twin of the target, which is in `rax`, if it is in `cluster`. Everything is saved that changes, and restored at the end.
-/// Returns the displacements of the jumps that are taken if it is not in the cluster, and if it starts no block with a copy.
+/// Goes to the twin of the target, which is in `rax`, if it is in `cluster`. Everything is saved
+/// that changes, and restored at the end. Returns the displacements of the jumps that are taken if
+/// it is not in the cluster, and if it starts no block with a copy.
 pub(crate) fn write_look_up(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
     let holes = write_find_twin(chunk, cluster);
     let asm = &mut chunk.asm;
@@ -135,7 +136,8 @@ pub(crate) fn write_look_up(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
     holes
 }
 
-/// Turns the target, which is in `rax`, into its twin; changes `rcx` and flags. Returns as [`write_look_up`] does.
+/// Turns the target, which is in `rax`, into its twin; changes `rcx` and flags. Returns as
+/// [`write_look_up`] does.
 pub(crate) fn write_find_twin(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
     write_find_twin_with(chunk, cluster, Gpr::RCX)
 }

@@ -1,7 +1,8 @@
 //! System calls inside a burst.
 //!
-//! `syscall` overwrites `rcx` and `r11`, so the probe before it may use both; whatever a signal handler sees in them there is as good as
-//! the original. Flags are not touched before nor after, because `syscall` keeps them.
+//! `syscall` overwrites `rcx` and `r11`, so the probe before it may use both; whatever a signal
+//! handler sees in them there is as good as the original. Flags are not touched before nor after,
+//! because `syscall` keeps them.
 //!
 //! ```text
 //!     movzx ecx, ax
@@ -42,7 +43,8 @@ const JUMP_LEN: u8 = 5;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 
-/// Writes the system call at `at` with what goes around it. The first instruction written belongs to the run before.
+/// Writes the system call at `at` with what goes around it. The first instruction written belongs
+/// to the run before.
 pub(crate) fn write(chunk: &mut Chunk, at: Original, next: Original) {
     write_decision(chunk, at);
     write_start(chunk, at);
@@ -51,7 +53,8 @@ pub(crate) fn write(chunk: &mut Chunk, at: Original, next: Original) {
     write_end(chunk, next);
 }
 
-/// The same in a copy that is never left, where nothing is stamped and modules are unloaded only when the agent has been asked.
+/// The same in a copy that is never left, where nothing is stamped and modules are unloaded only
+/// when the agent has been asked.
 pub(crate) fn write_without_stamps(chunk: &mut Chunk, at: Original, next: Original) {
     write_decision(chunk, at);
     chunk.begin_run(kind::SYSTEM_CALL, at, 0, [0; 4]);
@@ -105,7 +108,8 @@ fn store_time(asm: &mut Asm, at: u32) {
     asm.store_low(at + 4, Gpr::RDX);
 }
 
-/// Adds the cycles of this system call, and the call itself, to those of the burst. Changes `rax` and `rdx`.
+/// Adds the cycles of this system call, and the call itself, to those of the burst. Changes `rax`
+/// and `rdx`.
 fn count(asm: &mut Asm) {
     asm.load(Gpr::RAX, offset::SYSTEM_CALL_END);
     asm.load(Gpr::RDX, offset::SYSTEM_CALL_START);

@@ -1,7 +1,8 @@
 //! What replaces the last instruction of a block.
 //!
-//! Jumps and branches to a block with a copy go there; others leave. A direct call pushes the original return address and jumps.
-//! Returns, indirect jumps and indirect calls look their target up in the map of the cluster:
+//! Jumps and branches to a block with a copy go there; others leave. A direct call pushes the
+//! original return address and jumps. Returns, indirect jumps and indirect calls look their target
+//! up in the map of the cluster:
 //!
 //! ```text
 //!     mov gs:[saved_rax], rax
@@ -29,7 +30,8 @@
 //!     jmp gs:[twin]
 //! ```
 //!
-//! Calling conventions say that no flag is alive here. Hand-written code need not know them, and saving flags is cheap beside the look-up.
+//! Calling conventions say that no flag is alive here. Hand-written code need not know them, and
+//! saving flags is cheap beside the look-up.
 
 use flow::Transfer;
 use flow::cfg::EdgeKind;
@@ -187,8 +189,9 @@ impl Function<'_, '_> {
         is_back || way == Way::Block(next)
     }
 
-    /// The rule of recovery for a jump to `target`. Only the first instruction in place of an original one can jump out of reach,
-    /// and there the run of the original instructions still holds.
+    /// The rule of recovery for a jump to `target`. Only the first instruction in place of an
+    /// original one can jump out of reach, and there the run of the original instructions still
+    /// holds.
     fn begin_way(&mut self, target: Svma) {
         if self.module.is_in_reach(target) {
             let target = self.original(target);
@@ -261,7 +264,8 @@ impl Function<'_, '_> {
         }
     }
 
-    /// A loop goes round more often than not: what is to be done on its way back comes next, and the other way jumps over it.
+    /// A loop goes round more often than not: what is to be done on its way back comes next, and
+    /// the other way jumps over it.
     fn branch_back(&mut self, condition: Condition, edge: EdgeId, to: BlockId) {
         let other = self.chunk.asm.new_label();
         self.chunk.asm.jump_to_if(condition.negated(), other);
@@ -344,7 +348,8 @@ impl Function<'_, '_> {
         }
     }
 
-    /// `load` is an instruction that loads the target into `rax`; `address` says where in it a displacement is, and where it leads.
+    /// `load` is an instruction that loads the target into `rax`; `address` says where in it a
+    /// displacement is, and where it leads.
     fn indirect(&mut self, insn: &Instruction, load: &[u8], address: Option<(u32, i64)>, stack: StackChange) {
         let at = self.original(Svma(insn.ip()));
         self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);

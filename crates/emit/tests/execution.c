@@ -1,11 +1,13 @@
-// A program that runs its own copy. What it computes in the original and in the copy must be the same, however long bursts are, and
-// wherever in the copy a signal handler sends it back to the original.
+// A program that runs its own copy. What it computes in the original and in the copy must be the
+// same, however long bursts are, and wherever in the copy a signal handler sends it back to the
+// original.
 //
 // usage: execution COPY ENTRIES RUNS RECORDS [MAX_STEPS]
-// COPY holds the bytes of the copy, ENTRIES pairs of 32-bit numbers: original address less LO, and entry of the map.
-// RUNS holds the rules of recovery. The records of the last burst go to RECORDS. With MAX_STEPS, every function is also
-// single-stepped in the copy and sent back after 1, 2, 3... steps. With AREA_AT, the copy is one that is never left; with N_EVENTS, too, one of
-// bursts that notes events.
+// COPY holds the bytes of the copy, ENTRIES pairs of 32-bit numbers: original address less LO, and
+// entry of the map. RUNS holds the rules of recovery. The records of the last burst go to RECORDS.
+// With MAX_STEPS, every function is also single-stepped in the copy and sent back after 1, 2, 3...
+// steps. With AREA_AT, the copy is one that is never left; with N_EVENTS, too, one of bursts that
+// notes events.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -355,14 +357,16 @@ HARNESS static void on_noted_step(int signal, siginfo_t *info, void *context) {
     memcpy(noted_steps[n_noted_steps++], registers, sizeof *noted_steps);
 }
 
-// Calls a function so that the stack and the registers that it has to keep look the same whoever calls.
+// Calls a function so that the stack and the registers that it has to keep look the same whoever
+// calls.
 long call(uint64_t function, long argument);
 asm(".pushsection harness,\"ax\",@progbits\ncall: push %rbx\n push %rbp\n push %r12\n push %r13\n push %r14\n push %r15\n push %rax\n"
     "xor %ebx, %ebx\n xor %ebp, %ebp\n xor %r12d, %r12d\n xor %r13d, %r13d\n xor %r14d, %r14d\n xor %r15d, %r15d\n"
     "mov %rdi, %rax\n mov %rsi, %rdi\n call *%rax\n"
     "pop %rcx\n pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbp\n pop %rbx\n ret\n.popsection\n");
 
-// Every function once in the original, step by step, and then in bursts, with room for more and more events; and what was noted.
+// Every function once in the original, step by step, and then in bursts, with room for more and
+// more events; and what was noted.
 HARNESS int main(int n_arguments, char **arguments) {
     static const uint64_t rooms[] = {1, 2, 3, 7, 20, N_EVENTS};
     if (n_arguments < 6) return 9;
@@ -400,7 +404,8 @@ HARNESS int main(int n_arguments, char **arguments) {
     return recover_after_any_step(atol(arguments[5]));
 }
 #elif defined AREA_AT
-// Every function once in the original, step by step, and once in the copy; then what both have counted.
+// Every function once in the original, step by step, and once in the copy; then what both have
+// counted.
 HARNESS int main(int n_arguments, char **arguments) {
     if (n_arguments < 9) return 9;
     set_up(arguments);

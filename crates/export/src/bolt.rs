@@ -1,4 +1,5 @@
-//! The flow of one module in the terms of BOLT: transfers between addresses, and steps to the next instruction.
+//! The flow of one module in the terms of BOLT: transfers between addresses, and steps to the next
+//! instruction.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,8 @@ pub(crate) struct ModuleFlow<'a> {
     pub jump_targets: BTreeSet<u64>,
 }
 
-/// A counted jump or call. One without `from` comes from outside of the module; one without `to` leads out of it.
+/// A counted jump or call. One without `from` comes from outside of the module; one without `to`
+/// leads out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Transfer {
     pub from: Option<u64>,

@@ -1,12 +1,16 @@
-//! BOLT's own text format: transfers between offsets of symbols, with counts. For `llvm-bolt -data`.
+//! BOLT's own text format: transfers between offsets of symbols, with counts. For
+//! `llvm-bolt -data`.
 //!
-//! A record is `1 from offset 1 to offset mispredictions count`, offsets in hexadecimal. `0 [unknown] 0` stands for what is outside of the
-//! module or under no symbol. Fall-throughs are records like jumps, from the last instruction of a block to the first of the next; BOLT
-//! loses most of its effect without them. But BOLT has longer blocks than a profile, whose blocks end at calls: a fall-through that does not
-//! lead to the start of one of BOLT's blocks makes it refuse the whole function. Unless a branch is passed, only those to the target of some
-//! jump are written. Mispredictions are not known and written as 0; the layout passes do not use them. Returns are
-//! left out: BOLT does not use them either. Symbols go by the names that [`BinaryFacts::bolt_symbol`](crate::BinaryFacts::bolt_symbol)
-//! gives; a blank in one is escaped with a backslash.
+//! A record is `1 from offset 1 to offset mispredictions count`, offsets in hexadecimal.
+//! `0 [unknown] 0` stands for what is outside of the module or under no symbol. Fall-throughs are
+//! records like jumps, from the last instruction of a block to the first of the next; BOLT loses
+//! most of its effect without them. But BOLT has longer blocks than a profile, whose blocks end at
+//! calls: a fall-through that does not lead to the start of one of BOLT's blocks makes it refuse
+//! the whole function. Unless a branch is passed, only those to the target of some jump are
+//! written. Mispredictions are not known and written as 0; the layout passes do not use them.
+//! Returns are left out: BOLT does not use them either. Symbols go by the names that
+//! [`BinaryFacts::bolt_symbol`](crate::BinaryFacts::bolt_symbol) gives; a blank in one is escaped
+//! with a backslash.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,11 +1,15 @@
-//! BOLT's pre-aggregated format: jumps and the ranges run through between them, by address. For `perf2bolt -pa` and `llvm-bolt -pa`.
+//! BOLT's pre-aggregated format: jumps and the ranges run through between them, by address. For
+//! `perf2bolt -pa` and `llvm-bolt -pa`.
 //!
-//! `B from to count 0` is a jump or call (`X:0` is what is outside of the module), `F first last count` a stretch from the target of a jump
-//! to the next jump. Names are not needed, so that it works where [`crate::bolt_fdata`] cannot: on stripped files.
+//! `B from to count 0` is a jump or call (`X:0` is what is outside of the module),
+//! `F first last count` a stretch from the target of a jump to the next jump. Names are not needed,
+//! so that it works where [`crate::bolt_fdata`] cannot: on stripped files.
 //!
-//! **Ranges from edges.** A profile counts the steps between neighbouring blocks. A run of blocks that fall into each other is cut into
-//! ranges such that each step is covered exactly as often as it was counted: where the count rises, ranges begin, where it falls, the
-//! latest end. So a range begins only where more flow enters than the block before passes on, which is what BOLT expects of one.
+//! **Ranges from edges.** A profile counts the steps between neighbouring blocks. A run of blocks
+//! that fall into each other is cut into ranges such that each step is covered exactly as often as
+//! it was counted: where the count rises, ranges begin, where it falls, the latest end. So a range
+//! begins only where more flow enters than the block before passes on, which is what BOLT expects
+//! of one.
 
 use std::io;
 

@@ -1,15 +1,19 @@
 //! The profile format of Callgrind, for KCachegrind and `callgrind_annotate`.
 //!
-//! Events are `Ns` (user CPU time), `Sys` (kernel CPU time, both in nanoseconds) and `Ir` (instructions executed, from block counts).
-//! Costs stand at the first instruction of each block, with its address and source line, as `--dump-instr=yes` would; kernel time stands
-//! at the first instruction of the function. Code inlined from another file stays with the function that it was inlined into (`fi=`).
+//! Events are `Ns` (user CPU time), `Sys` (kernel CPU time, both in nanoseconds) and `Ir`
+//! (instructions executed, from block counts). Costs stand at the first instruction of each block,
+//! with its address and source line, as `--dump-instr=yes` would; kernel time stands at the first
+//! instruction of the function. Code inlined from another file stays with the function that it was
+//! inlined into (`fi=`).
 //!
-//! Inclusive costs of calls come from the contexts: what the callee and everything below it cost under this caller, divided over the
-//! caller's call sites by how often each calls. Instructions are counted by function, not by context; a context gets its share by entries.
-//! A recursive call has no inclusive cost of its own, since the profile folds recursion.
+//! Inclusive costs of calls come from the contexts: what the callee and everything below it cost
+//! under this caller, divided over the caller's call sites by how often each calls. Instructions
+//! are counted by function, not by context; a context gets its share by entries. A recursive call
+//! has no inclusive cost of its own, since the profile folds recursion.
 //!
-//! Readers take the line behind `calls=0` for the caller's own cost. So a call that has cost something has a count of 1 at least, also where none was seen: ticks find
-//! stacks whose calls were made before anybody counted. A comment at the top says so, and how many calls that is.
+//! Readers take the line behind `calls=0` for the caller's own cost. So a call that has cost
+//! something has a count of 1 at least, also where none was seen: ticks find stacks whose calls
+//! were made before anybody counted. A comment at the top says so, and how many calls that is.
 
 use std::collections::BTreeMap;
 use std::io;

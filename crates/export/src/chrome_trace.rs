@@ -1,8 +1,10 @@
 //! Chrome's trace event format, for Perfetto, chrome://tracing and speedscope.
 //!
-//! A profile has no time line. Calling contexts are laid out as one: an event spans what a context and everything below it cost; the events
-//! of its callees come first and one after the other, then its own user time, then its kernel time as an event `[kernel]`. Widths are
-//! true, positions mean nothing. Times are microseconds with three decimals. Arguments hold entries and the time of the context itself.
+//! A profile has no time line. Calling contexts are laid out as one: an event spans what a context
+//! and everything below it cost; the events of its callees come first and one after the other, then
+//! its own user time, then its kernel time as an event `[kernel]`. Widths are true, positions mean
+//! nothing. Times are microseconds with three decimals. Arguments hold entries and the time of the
+//! context itself.
 
 use std::io;
 
@@ -99,7 +101,8 @@ fn layout(profile: &Profile) -> Vec<Span> {
     spans
 }
 
-/// Every count of nanoseconds below 2^53 has a distinct value, of which the shortest decimal form has at most three decimals.
+/// Every count of nanoseconds below 2^53 has a distinct value, of which the shortest decimal form
+/// has at most three decimals.
 fn microseconds(ns: u64) -> Number {
     Number::from_f64(ns as f64 / 1e3).unwrap_or(Number::from(0))
 }

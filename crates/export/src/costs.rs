@@ -1,15 +1,16 @@
 //! What blocks cost.
 //!
-//! The time of a function, or of one of its contexts, is divided over its blocks in proportion to the time that ticks found in each. Where
-//! a recording has no such times, every instruction of a function is taken to cost the same. The totals of functions
-//! are not affected.
+//! The time of a function, or of one of its contexts, is divided over its blocks in proportion to
+//! the time that ticks found in each. Where a recording has no such times, every instruction of a
+//! function is taken to cost the same. The totals of functions are not affected.
 
 use profile::Profile;
 use profile::model::{BlockId, FunctionId};
 
 use crate::round::{apportion, whole};
 
-/// Blocks of a function below this share of its time are counted to its hottest block where every block makes an entry per context.
+/// Blocks of a function below this share of its time are counted to its hottest block where every
+/// block makes an entry per context.
 const NEGLIGIBLE: f64 = 1.0 / 256.0;
 
 /// What blocks executed and took, grouped by function.
@@ -59,7 +60,8 @@ impl Costs {
         blocks.iter().map(|cost| cost.block).zip(apportion(ns, &weights)).collect()
     }
 
-    /// Divides a context's time over the blocks of its function that matter. Nothing if the function has none.
+    /// Divides a context's time over the blocks of its function that matter. Nothing if the
+    /// function has none.
     pub fn divide_roughly(&self, function: FunctionId, ns: u64) -> Vec<(BlockId, u64)> {
         let threshold = whole(ns as f64 * NEGLIGIBLE);
         let mut shares = self.divide(function, ns);

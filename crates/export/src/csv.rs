@@ -1,7 +1,8 @@
 //! Tables of the profile as comma-separated values (RFC 4180), for spreadsheets and data frames.
 //!
-//! Addresses are hexadecimal with `0x`. Every estimate takes three columns: the value and the ends of its 95 % interval. Nothing is
-//! rounded. Contexts have their parent's number, so that the tree can be rebuilt; blocks of paths are separated by blanks.
+//! Addresses are hexadecimal with `0x`. Every estimate takes three columns: the value and the ends
+//! of its 95 % interval. Nothing is rounded. Contexts have their parent's number, so that the tree
+//! can be rebuilt; blocks of paths are separated by blanks.
 
 use std::fmt;
 use std::io;

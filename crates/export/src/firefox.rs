@@ -1,7 +1,9 @@
-//! The processed profile format of the Firefox Profiler, version 55, which its front end upgrades to its own.
+//! The processed profile format of the Firefox Profiler, version 55, which its front end upgrades
+//! to its own.
 //!
-//! One thread holds one sample per context and block, weighted by CPU time in milliseconds (`tracing-ms`) and laid out on a made-up time line
-//! on which it lasts as long as it weighs. Stacks have addresses, lines and inlined functions: a frame per level, `inlineDepth` counting
+//! One thread holds one sample per context and block, weighted by CPU time in milliseconds
+//! (`tracing-ms`) and laid out on a made-up time line on which it lasts as long as it weighs.
+//! Stacks have addresses, lines and inlined functions: a frame per level, `inlineDepth` counting
 //! from the function that the code belongs to.
 
 use std::io;
@@ -77,7 +79,8 @@ fn meta(profile: &Profile) -> serde_json::Value {
     })
 }
 
-/// A library. Its breakpad id is the start of the build-id read as a GUID of mixed byte order, followed by an age of 0.
+/// A library. Its breakpad id is the start of the build-id read as a GUID of mixed byte order,
+/// followed by an age of 0.
 fn library(path: &str, build_id: &str) -> serde_json::Value {
     let name = file_name(path);
     json!({

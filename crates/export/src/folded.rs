@@ -1,7 +1,9 @@
-//! Folded stacks: one line per calling context, frames from the root separated by `;`, then CPU time in microseconds.
+//! Folded stacks: one line per calling context, frames from the root separated by `;`, then CPU
+//! time in microseconds.
 //!
-//! Read by flamegraph.pl, inferno, speedscope and many more. The format has no escapes: a semicolon in a name (`[u8; 4]`) is written as
-//! a colon, as the readers of `perf script` do, control characters as spaces. A context that used less than a microsecond counts as 1.
+//! Read by flamegraph.pl, inferno, speedscope and many more. The format has no escapes: a semicolon
+//! in a name (`[u8; 4]`) is written as a colon, as the readers of `perf script` do, control
+//! characters as spaces. A context that used less than a microsecond counts as 1.
 
 use std::io;
 

@@ -6,7 +6,8 @@ use profile::{Profile, Symbols};
 /// The frame that kernel time is shown in.
 pub(crate) const KERNEL: &str = "[kernel]";
 
-/// One name per function: demangled if the symbols know it, else the linkage name, else module and address.
+/// One name per function: demangled if the symbols know it, else the linkage name, else module and
+/// address.
 #[derive(Debug)]
 pub(crate) struct Labels {
     names: Vec<String>,

@@ -1,15 +1,20 @@
-//! Profiles in the formats of other tools: one module per format, each a function from a [`Profile`] to bytes.
+//! Profiles in the formats of other tools: one module per format, each a function from a
+//! [`Profile`] to bytes.
 //!
-//! **Numbers.** Profiles hold estimates, most formats whole numbers. A number that is not zero never becomes zero: it is rounded to the
-//! nearest whole number, but to at least 1 (`round`). Each module says in which unit it writes.
+//! **Numbers.** Profiles hold estimates, most formats whole numbers. A number that is not zero
+//! never becomes zero: it is rounded to the nearest whole number, but to at least 1 (`round`). Each
+//! module says in which unit it writes.
 //!
-//! **Stacks.** A profile knows calling contexts by function. Where a format wants addresses, a caller is shown at the place from which it
-//! calls the callee most often (`stacks`), and the time of a function is divided over its blocks by instructions executed (`costs`):
-//! both are inferences, not observations, and both keep totals as they are. Kernel time appears as a frame `[kernel]` of its own.
-//! Recursive calls are folded in a profile, so that no function is twice in one stack.
+//! **Stacks.** A profile knows calling contexts by function. Where a format wants addresses, a
+//! caller is shown at the place from which it calls the callee most often (`stacks`), and the time
+//! of a function is divided over its blocks by instructions executed (`costs`): both are
+//! inferences, not observations, and both keep totals as they are. Kernel time appears as a frame
+//! `[kernel]` of its own. Recursive calls are folded in a profile, so that no function is twice in
+//! one stack.
 //!
-//! **Input.** A profile must keep its invariants (`Profile::verify`); handles are used as indices. Given that, nothing here panics. Names
-//! may hold anything: every module says what it does with characters that its format cannot carry.
+//! **Input.** A profile must keep its invariants (`Profile::verify`); handles are used as indices.
+//! Given that, nothing here panics. Names may hold anything: every module says what it does with
+//! characters that its format cannot carry.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

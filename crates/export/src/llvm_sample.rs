@@ -1,13 +1,17 @@
-//! LLVM's sample profile in text: execution counts by source line, for `clang -fprofile-sample-use` and `llvm-profdata`.
+//! LLVM's sample profile in text: execution counts by source line, for `clang -fprofile-sample-use`
+//! and `llvm-profdata`.
 //!
-//! Lines are offsets from the first line of their function, with the base discriminator if there is one. Inlined code stands nested under
-//! the line of its call. A line ran as often as the most frequent of its blocks; LLVM marks code that it has multiplied itself (unrolled
-//! loops) by a factor in the discriminator, and its count is that much higher. A function's samples are the sum over its lines, its head
-//! samples its entries. Calls are listed with the line that makes them. Lines of such a function that did not run are listed with 0: the compiler would take
-//! the count of a line that is not there for unknown, and work one out. Lines are looked up byte by byte, because a profile does not know where
-//! instructions begin.
+//! Lines are offsets from the first line of their function, with the base discriminator if there is
+//! one. Inlined code stands nested under the line of its call. A line ran as often as the most
+//! frequent of its blocks; LLVM marks code that it has multiplied itself (unrolled loops) by a
+//! factor in the discriminator, and its count is that much higher. A function's samples are the sum
+//! over its lines, its head samples its entries. Calls are listed with the line that makes them.
+//! Lines of such a function that did not run are listed with 0: the compiler would take the count
+//! of a line that is not there for unknown, and work one out. Lines are looked up byte by byte,
+//! because a profile does not know where instructions begin.
 //!
-//! Functions that the symbols do not know, or know without a linkage name, are left out: a compiler could not find them either.
+//! Functions that the symbols do not know, or know without a linkage name, are left out: a compiler
+//! could not find them either.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -152,7 +156,8 @@ fn add_call(profile: &Profile, symbols: &dyn Symbols, call: &Call, functions: &m
     }
 }
 
-/// The samples of the innermost frame's line, below those of the functions that it was inlined into.
+/// The samples of the innermost frame's line, below those of the functions that it was inlined
+/// into.
 fn line_samples<'a>(
     functions: &'a mut BTreeMap<String, Samples>,
     name: &str,
@@ -186,7 +191,8 @@ fn is_writable(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':')
 }
 
-/// The first component of a discriminator: LLVM packs base discriminator, duplication factor and copy, each in 1, 7 or 14 bits.
+/// The first component of a discriminator: LLVM packs base discriminator, duplication factor and
+/// copy, each in 1, 7 or 14 bits.
 fn component(discriminator: u32) -> u32 {
     let bits = discriminator >> 1;
     match discriminator {

@@ -12,7 +12,8 @@ use crate::error::Error;
 /// Settings of an export.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The module that formats about one module describe; if nothing is given, the one in which most instructions were executed.
+    /// The module that formats about one module describe; if nothing is given, the one in which
+    /// most instructions were executed.
     pub module: Option<ModuleId>,
     /// The table that CSV shows.
     pub table: Table,
@@ -22,14 +23,17 @@ pub struct Options<'a> {
 
 /// What only a module's file knows. Who answers opens files; nothing here does.
 pub trait BinaryFacts {
-    /// The symbol that covers an address, under the name by which BOLT knows it: that of the symbol table if it is global, followed by
-    /// `/1`, `/2` and so on if it is local, counting equal names in order of address, functions before data.
+    /// The symbol that covers an address, under the name by which BOLT knows it: that of the symbol
+    /// table if it is global, followed by `/1`, `/2` and so on if it is local, counting equal names
+    /// in order of address, functions before data.
     fn bolt_symbol(&self, module: ModuleId, address: u64) -> Option<SymbolOffset>;
 
-    /// Whether some jump in the file leads to an address. The jumps of a profile, which are those in code that ran, need not be among them.
+    /// Whether some jump in the file leads to an address. The jumps of a profile, which are those
+    /// in code that ran, need not be among them.
     fn is_jump_target(&self, module: ModuleId, address: u64) -> bool;
 
-    /// The compiler's id of the machine basic block that holds a block, from the section `.llvm_bb_addr_map`.
+    /// The compiler's id of the machine basic block that holds a block, from the section
+    /// `.llvm_bb_addr_map`.
     fn basic_block_id(&self, block: BlockId) -> Option<u32>;
 }
 
@@ -42,7 +46,8 @@ pub struct SymbolOffset {
     pub offset: u64,
 }
 
-/// Knows nothing of the file: takes the profile's own functions for global symbols, and no block has an id.
+/// Knows nothing of the file: takes the profile's own functions for global symbols, and no block
+/// has an id.
 #[derive(Clone, Debug)]
 pub struct NoBinaryFacts<'a> {
     profile: &'a Profile,

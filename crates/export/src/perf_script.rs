@@ -1,11 +1,15 @@
-//! The text of `perf script`: one record per sample, a header line and the stack, innermost frame first.
+//! The text of `perf script`: one record per sample, a header line and the stack, innermost frame
+//! first.
 //!
-//! Read by stackcollapse-perf.pl, inferno, speedscope and the Firefox Profiler. A profile has no samples, so they are made up: every
-//! context is given records of the event `cpu-clock` with periods in nanoseconds, laid one after the other in time. Readers that add up
-//! periods or time stamps get the exact CPU time of each context; those that count records get it in steps of about 1/10 000 of the total.
+//! Read by stackcollapse-perf.pl, inferno, speedscope and the Firefox Profiler. A profile has no
+//! samples, so they are made up: every context is given records of the event `cpu-clock` with
+//! periods in nanoseconds, laid one after the other in time. Readers that add up periods or time
+//! stamps get the exact CPU time of each context; those that count records get it in steps of about
+//! 1/10 000 of the total.
 //!
-//! Readers split lines at blanks and parentheses. A path with blanks gets underscores instead; a name that begins with a parenthesis,
-//! which they would skip, is put into the global namespace (`::(anonymous namespace)::f`).
+//! Readers split lines at blanks and parentheses. A path with blanks gets underscores instead; a
+//! name that begins with a parenthesis, which they would skip, is put into the global namespace
+//! (`::(anonymous namespace)::f`).
 
 use std::io;
 
@@ -84,7 +88,8 @@ impl Script<'_> {
     }
 }
 
-/// Command, process and thread; a profile does not know which thread ran a context, so all samples are those of the first.
+/// Command, process and thread; a profile does not know which thread ran a context, so all samples
+/// are those of the first.
 fn header(profile: &Profile) -> String {
     let (pid, tid) = profile.threads.first().map_or((1, 1), |thread| (thread.pid, thread.tid));
     format!("{} {pid}/{tid} [000]", one_line(program(profile)).replace(' ', "_"))

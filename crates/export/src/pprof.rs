@@ -1,9 +1,11 @@
 //! pprof: a gzipped protocol buffer, read by `go tool pprof` and by most continuous profilers.
 //!
-//! Sample types are `cpu/nanoseconds` (user and kernel) and `entries/count` (how often the leaf was entered in this context). A context's
-//! CPU time is divided over the blocks of its function (`costs`), so that `-list` and `-disasm` have something to show; its entries are
-//! counted at the function's first address. Addresses are those of the files, hence every mapping begins at 0. A location has one line
-//! per inlined function, innermost first. The facts of the recording are comments (`-comments`).
+//! Sample types are `cpu/nanoseconds` (user and kernel) and `entries/count` (how often the leaf was
+//! entered in this context). A context's CPU time is divided over the blocks of its function
+//! (`costs`), so that `-list` and `-disasm` have something to show; its entries are counted at the
+//! function's first address. Addresses are those of the files, hence every mapping begins at 0. A
+//! location has one line per inlined function, innermost first. The facts of the recording are
+//! comments (`-comments`).
 
 use std::io;
 

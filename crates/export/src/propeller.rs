@@ -1,12 +1,15 @@
-//! Block order for clang's basic-block sections (`-fbasic-block-sections=list=`), as Propeller writes it, version 1.
+//! Block order for clang's basic-block sections (`-fbasic-block-sections=list=`), as Propeller
+//! writes it, version 1.
 //!
-//! `f name` names a function, `c 0 2 1` says that these machine basic blocks go into one section in this order; what is not listed becomes
-//! cold. `p 1 3 4` asks for clones of 3 and 4 on the way from 1; `3.1` is then the first clone of 3. Ids are the compiler's, which only
-//! the binary knows: [`BinaryFacts::basic_block_id`](crate::BinaryFacts::basic_block_id). A machine basic block goes on past calls, so
-//! several blocks of a profile can have one id.
+//! `f name` names a function, `c 0 2 1` says that these machine basic blocks go into one section in
+//! this order; what is not listed becomes cold. `p 1 3 4` asks for clones of 3 and 4 on the way
+//! from 1; `3.1` is then the first clone of 3. Ids are the compiler's, which only the binary knows:
+//! [`BinaryFacts::basic_block_id`](crate::BinaryFacts::basic_block_id). A machine basic block goes
+//! on past calls, so several blocks of a profile can have one id.
 //!
-//! Order is by chains: edges are taken from hot to cold, and each joins two chains if it leads from the end of one to the start of the other.
-//! The chain of the entry comes first. Of functions with equal names only the hottest is written, because the reader refuses two.
+//! Order is by chains: edges are taken from hot to cold, and each joins two chains if it leads from
+//! the end of one to the start of the other. The chain of the entry comes first. Of functions with
+//! equal names only the hottest is written, because the reader refuses two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -36,8 +39,8 @@ pub fn write_clusters(profile: &Profile, options: &Options<'_>, out: &mut dyn io
     write(profile, options, false, out)
 }
 
-/// Writes the order of blocks, with clones for hot paths: a path that enters a join by another edge than the join's hottest gets its own
-/// copy of what follows.
+/// Writes the order of blocks, with clones for hot paths: a path that enters a join by another edge
+/// than the join's hottest gets its own copy of what follows.
 ///
 /// # Errors
 /// If `out` fails, if the profile has no module, or if no block has an id.
@@ -139,7 +142,8 @@ impl Graph {
         chosen
     }
 
-    /// The edge by which a path enters its first join, if that is not the join's hottest, and what follows.
+    /// The edge by which a path enters its first join, if that is not the join's hottest, and what
+    /// follows.
     fn stretch_to_clone(&self, path: &Path) -> Option<Vec<u32>> {
         let mut ids: Vec<u32> = Vec::new();
         for block in &path.blocks {

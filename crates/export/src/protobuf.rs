@@ -1,4 +1,5 @@
-//! As much of the protocol buffer encoding as pprof needs: fields with variable-length integers, bytes and nested messages.
+//! As much of the protocol buffer encoding as pprof needs: fields with variable-length integers,
+//! bytes and nested messages.
 //!
 //! Fields that hold their default are left out, as the encoding wants.
 

@@ -3,13 +3,14 @@
 /// Largest number written: what the signed 64-bit fields of pprof can hold.
 const MAX: u64 = i64::MAX as u64;
 
-/// The nearest whole number, but at least 1 for everything above 0; 0 for what is not a number or negative.
+/// The nearest whole number, but at least 1 for everything above 0; 0 for what is not a number or
+/// negative.
 pub(crate) fn whole(value: f64) -> u64 {
     if value > 0.0 { (value.round().max(1.0) as u64).min(MAX) } else { 0 }
 }
 
-/// Divides a total by weights. Shares add up to the total and differ from the exact ones by less than 1 plus the error of `f64`.
-/// If no weight is above 0, everything goes to the first share.
+/// Divides a total by weights. Shares add up to the total and differ from the exact ones by less
+/// than 1 plus the error of `f64`. If no weight is above 0, everything goes to the first share.
 pub(crate) fn apportion(total: u64, weights: &[f64]) -> Vec<u64> {
     let usable = |weight: f64| if weight.is_finite() { weight.max(0.0) } else { 0.0 };
     let sum: f64 = weights.iter().copied().map(usable).sum();

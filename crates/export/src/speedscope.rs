@@ -1,7 +1,7 @@
 //! The file format of speedscope.app: a table of frames, and stacks with weights.
 //!
-//! Two profiles share the frames: CPU time in nanoseconds, and entries, which have no unit. Stacks are those of calling contexts; a frame
-//! has the file and line at which its function begins.
+//! Two profiles share the frames: CPU time in nanoseconds, and entries, which have no unit. Stacks
+//! are those of calling contexts; a frame has the file and line at which its function begins.
 
 use std::io;
 

@@ -1,7 +1,8 @@
 //! Calling contexts as stacks of places.
 //!
-//! A context says which function called which, not from where. The place of a call is taken to be the call site from which the caller
-//! enters the callee most often; if none was recorded, the start of the caller.
+//! A context says which function called which, not from where. The place of a call is taken to be
+//! the call site from which the caller enters the callee most often; if none was recorded, the
+//! start of the caller.
 
 use profile::Profile;
 use profile::model::{Block, Context, ContextId, FunctionId};

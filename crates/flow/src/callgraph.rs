@@ -1,21 +1,24 @@
-//! Who calls whom directly, and what follows from it for placing checks (bursty tracing, Hirzel and Chilimbi 2001,
-//! section 4.1).
+//! Who calls whom directly, and what follows from it for placing checks (bursty tracing, Hirzel and
+//! Chilimbi 2001, section 4.1).
 //!
-//! A call is a direct call or a direct tail call; both can recurse. Indirect calls have no edges: they are known only
-//! as the caller's property of calling something unknown and the callee's property of having its address taken.
+//! A call is a direct call or a direct tail call; both can recurse. Indirect calls have no edges:
+//! they are known only as the caller's property of calling something unknown and the callee's
+//! property of having its address taken.
 //!
-//! *Distance* is that from the outside world: 0 for functions that it can call (roots, and functions whose address is
-//! taken), else one more than the closest caller's. What the outside world cannot reach, as far as known, is measured
-//! afresh from the function of smallest number, so that every function has a distance. Hence on every cycle of calls,
-//! the function at the smallest distance is called by one of the same component that is at least as far away: that is
-//! *recursion from below*.
+//! *Distance* is that from the outside world: 0 for functions that it can call (roots, and
+//! functions whose address is taken), else one more than the closest caller's. What the outside
+//! world cannot reach, as far as known, is measured afresh from the function of smallest number, so
+//! that every function has a distance. Hence on every cycle of calls, the function at the smallest
+//! distance is called by one of the same component that is at least as far away: that is *recursion
+//! from below*.
 
 use std::collections::VecDeque;
 
 /// Direct calls between the functions of a module. Calls to oneself are included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallGraph {
-    /// `callees[first_callee[f]..first_callee[f + 1]]` are the functions that `f` calls, ascending, each once.
+    /// `callees[first_callee[f]..first_callee[f + 1]]` are the functions that `f` calls, ascending,
+    /// each once.
     first_callee: Vec<u32>,
     callees: Vec<FunctionId>,
     facts: Vec<FunctionFacts>,
@@ -30,8 +33,8 @@ pub struct CallGraph {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId(pub u32);
 
-/// Index of a strongly connected component of a [`CallGraph`]; callees have smaller ids than callers of other
-/// components.
+/// Index of a strongly connected component of a [`CallGraph`]; callees have smaller ids than
+/// callers of other components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComponentId(pub u32);
 
@@ -58,8 +61,8 @@ pub struct FunctionFacts {
 const UNREACHED: u32 = u32::MAX;
 
 impl CallGraph {
-    /// Builds the graph from calls in any order, with or without repetitions; there is one function per element of
-    /// `facts`.
+    /// Builds the graph from calls in any order, with or without repetitions; there is one function
+    /// per element of `facts`.
     ///
     /// # Panics
     /// If a call names a function that has no facts.
@@ -145,7 +148,8 @@ impl CallGraph {
         self.n_components
     }
 
-    /// The function's strongly connected component: functions that can call each other, directly or through others.
+    /// The function's strongly connected component: functions that can call each other, directly or
+    /// through others.
     #[must_use]
     pub fn component(&self, function: FunctionId) -> ComponentId {
         self.component[function.index()]
@@ -157,7 +161,8 @@ impl CallGraph {
         self.distance[function.index()]
     }
 
-    /// Whether a function of the same component, at least as far from the outside world, calls this one.
+    /// Whether a function of the same component, at least as far from the outside world, calls this
+    /// one.
     #[must_use]
     pub fn recursion_from_below(&self, function: FunctionId) -> bool {
         self.recursion_from_below[function.index()]
@@ -207,9 +212,10 @@ impl FunctionId {
 
 /// Strongly connected components, numbered as they are completed: callees before callers.
 ///
-/// Tarjan's algorithm with a stack of its own, because chains of calls are long. A function keeps the smallest number of discovery
-/// that it or what it leads to can get back to; if that is its own, it is the first of its component to be found, and the others are
-/// behind it on the stack of those without a component.
+/// Tarjan's algorithm with a stack of its own, because chains of calls are long. A function keeps
+/// the smallest number of discovery that it or what it leads to can get back to; if that is its
+/// own, it is the first of its component to be found, and the others are behind it on the stack of
+/// those without a component.
 struct Components<'a> {
     /// As in [`CallGraph`].
     first_callee: &'a [u32],
@@ -247,7 +253,8 @@ fn components(first_callee: &[u32], callees: &[FunctionId]) -> (Vec<ComponentId>
 
 impl Components<'_> {
     fn from(&mut self, root: FunctionId, n_found: &mut u32) {
-        // Functions on the way from the root, with their numbers of discovery and where in `callees` they are.
+        // Functions on the way from the root, with their numbers of discovery and where in
+        // `callees` they are.
         let mut way = vec![self.find(root, n_found)];
         while let Some((function, number, next)) = way.last_mut() {
             let (function, number) = (*function, *number);

@@ -1,12 +1,13 @@
 //! Basic blocks and edges of one function.
 //!
-//! A block is a maximal run of instructions that is entered only at its first and left only at its last. Leaders are: entries,
-//! jump and table targets, whatever follows an instruction that ends a block, and any instruction that two different
-//! instructions fall through to (which happens only where instructions overlap).
+//! A block is a maximal run of instructions that is entered only at its first and left only at its
+//! last. Leaders are: entries, jump and table targets, whatever follows an instruction that ends a
+//! block, and any instruction that two different instructions fall through to (which happens only
+//! where instructions overlap).
 //!
-//! The shape is a [`Digraph`]; kinds and target addresses of edges are kept beside it, indexed by the same [`EdgeId`]. Blocks
-//! are numbered by address. Every block is reachable from one of the entries: a block that nothing known leads to is itself an
-//! entry, of kind [`EntryKind::Unknown`].
+//! The shape is a [`Digraph`]; kinds and target addresses of edges are kept beside it, indexed by
+//! the same [`EdgeId`]. Blocks are numbered by address. Every block is reachable from one of the
+//! entries: a block that nothing known leads to is itself an entry, of kind [`EntryKind::Unknown`].
 
 use std::fmt;
 
@@ -48,8 +49,9 @@ pub struct Block {
 pub struct EdgeFacts {
     /// How control flows along the edge.
     pub kind: EdgeKind,
-    /// Address that control reaches, if it is known: inside the function for edges between blocks, elsewhere for tail calls.
-    /// A tail call through a linker-filled slot names this module's own definition, which another module may override.
+    /// Address that control reaches, if it is known: inside the function for edges between blocks,
+    /// elsewhere for tail calls. A tail call through a linker-filled slot names this module's own
+    /// definition, which another module may override.
     pub target: Option<Svma>,
 }
 
@@ -70,7 +72,8 @@ pub enum EdgeKind {
     Return,
     /// Control does not come back: a fault, or a call that does not return.
     Trap,
-    /// Leaves for an address that the analysis does not know, or with a stack frame that is not the callee's to return from.
+    /// Leaves for an address that the analysis does not know, or with a stack frame that is not the
+    /// callee's to return from.
     Unresolved,
 }
 
@@ -357,8 +360,8 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Adds, as unknown entries, blocks that the known entries do not reach: the first unreached block by address, then what that
-/// does not reach, and so on.
+/// Adds, as unknown entries, blocks that the known entries do not reach: the first unreached block
+/// by address, then what that does not reach, and so on.
 fn complete_entries(shape: &Digraph, known: &[(BlockId, EntryKind)]) -> (Vec<BlockId>, Vec<EntryKind>) {
     let mut entries = Vec::new();
     let mut kinds = Vec::new();

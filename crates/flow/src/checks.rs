@@ -1,9 +1,9 @@
-//! Where checks go: the policies of bursty tracing (Hirzel and Chilimbi 2001, section 4 and figure 6), for any class of
-//! events.
+//! Where checks go: the policies of bursty tracing (Hirzel and Chilimbi 2001, section 4 and figure
+//! 6), for any class of events.
 //!
-//! A *check* decides whether to stay in the present version of the code. Without elimination (`orig`) every function
-//! entry and every back edge has one, so that no execution can go on for ever without meeting a check. What may be left
-//! out:
+//! A *check* decides whether to stay in the present version of the code. Without elimination
+//! (`orig`) every function entry and every back edge has one, so that no execution can go on for
+//! ever without meeting a check. What may be left out:
 //!
 //! | name | entries with a check | back edges with a check |
 //! |---|---|---|
@@ -15,17 +15,20 @@
 //! | `LN` | all | none |
 //! | `EC+L4` | as `EC` | as `L4` |
 //!
-//! A loop is *k-boring* if it contains no call and at most k events of the class of interest, nested loops included.
+//! A loop is *k-boring* if it contains no call and at most k events of the class of interest,
+//! nested loops included.
 //!
 //! **Soundness.** `EN` and `LN` are limits to compare with, not meant for use. For the others:
-//! * Every cycle of direct calls contains a function with an entry check. Under `EL`, because no function on a cycle is
-//!   a leaf. Under `EC`, because on a cycle the function closest to the outside world has recursion from below (see
-//!   [`crate::callgraph`]). A recursion through an indirect call enters a function whose address is taken, which has a
-//!   check unless it is a leaf.
-//! * Every cycle of a control-flow graph that contains a call or more than k events crosses a back edge with a check:
-//!   the cycle crosses a back edge of the smallest loop around it (see [`crate::loops`]), and that loop is not boring.
+//! * Every cycle of direct calls contains a function with an entry check. Under `EL`, because no
+//!   function on a cycle is a leaf. Under `EC`, because on a cycle the function closest to the
+//!   outside world has recursion from below (see [`crate::callgraph`]). A recursion through an
+//!   indirect call enters a function whose address is taken, which has a check unless it is a leaf.
+//! * Every cycle of a control-flow graph that contains a call or more than k events crosses a back
+//!   edge with a check: the cycle crosses a back edge of the smallest loop around it (see
+//!   [`crate::loops`]), and that loop is not boring.
 //!
-//! Under `Lk`, unbounded time may pass in a boring loop; its code must then not be instrumented either, in any version.
+//! Under `Lk`, unbounded time may pass in a boring loop; its code must then not be instrumented
+//! either, in any version.
 
 use crate::callgraph::{CallGraph, FunctionId};
 use crate::graph::{Digraph, EdgeId};
@@ -33,8 +36,8 @@ use crate::loops::{LoopId, Loops};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which entries and back edges have a check. Its text form is the name in the table above; `E` and `L` parts join by
-/// `+`.
+/// Which entries and back edges have a check. Its text form is the name in the table above; `E` and
+/// `L` parts join by `+`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CheckPolicy {
     /// Checks at function entries.

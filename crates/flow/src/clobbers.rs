@@ -1,7 +1,8 @@
 //! Which registers a small function leaves alone.
 //!
-//! The calling convention lets a callee change nine registers. gcc knows better for functions it compiles in the same unit
-//! (`-fipa-ra`), and keeps values, such as the address of a jump table, in registers that a particular callee does not touch.
+//! The calling convention lets a callee change nine registers. gcc knows better for functions it
+//! compiles in the same unit (`-fipa-ra`), and keeps values, such as the address of a jump table,
+//! in registers that a particular callee does not touch.
 
 use iced_x86::InstructionInfoFactory;
 use image::{Image, Svma};
@@ -11,10 +12,12 @@ use crate::liveness::writes;
 use crate::pieces::Pieces;
 use crate::transfer::Transfer;
 
-/// Registers that a callee may change by the calling convention, as bits by hardware number: rax, rcx, rdx, rsi, rdi, r8 to r11.
+/// Registers that a callee may change by the calling convention, as bits by hardware number: rax,
+/// rcx, rdx, rsi, rdi, r8 to r11.
 pub(crate) const CALLER_SAVED: u16 = 0x0fc7;
 
-/// Those among them that have no result either. Code that uses one behind a call, as the call left it, knows more about the callee than the convention says.
+/// Those among them that have no result either. Code that uses one behind a call, as the call left
+/// it, knows more about the callee than the convention says.
 pub(crate) const UNDEFINED_BEHIND_CALL: u16 = CALLER_SAVED & !0b101;
 
 /// Functions longer than this are not looked into.

@@ -1,10 +1,11 @@
 //! Functions that pass or return flags, against the calling convention.
 //!
-//! Compilers never do; hand-written assembly does (a callee that returns its verdict in a flag, a helper that expects a flag from
-//! its caller). It shows in the liveness of the functions concerned: a flag is live at a return site or at an entry. This module
-//! carries such findings over to the other side of the call, and on through tail calls. It looks at direct calls and jumps only:
-//! functions that are called through pointers, and those that return a flag that another function returned to them, are taken to
-//! keep to the convention.
+//! Compilers never do; hand-written assembly does (a callee that returns its verdict in a flag, a
+//! helper that expects a flag from its caller). It shows in the liveness of the functions
+//! concerned: a flag is live at a return site or at an entry. This module carries such findings
+//! over to the other side of the call, and on through tail calls. It looks at direct calls and
+//! jumps only: functions that are called through pointers, and those that return a flag that
+//! another function returned to them, are taken to keep to the convention.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::liveness::{FlagConventions, LiveSet, Liveness};
 use crate::order::Order;
 use crate::transfer::Transfer;
 
-/// Corrects the liveness of functions that pass or return flags. `owner` maps an address to the function it belongs to.
+/// Corrects the liveness of functions that pass or return flags. `owner` maps an address to the
+/// function it belongs to.
 pub(crate) fn settle(image: &Image<'_>, functions: &mut [FunctionFlow], owner: impl Fn(Svma) -> Option<usize>) {
     let at_return = demanded_at_return(functions, &owner);
     loop {

@@ -1,14 +1,17 @@
-//! Dominators by Lengauer and Tarjan's algorithm (1979, with path compression: `O(edges * log blocks)`).
+//! Dominators by Lengauer and Tarjan's algorithm (1979, with path compression:
+//! `O(edges * log blocks)`).
 //!
-//! Why not the shorter iterative methods: intersecting dominator chains costs the length of the chain for every edge,
-//! which is quadratic for the commonest shape of large generated functions, a long sequence of checks that all jump to
-//! one error exit. And why not `petgraph::algo::dominators`: it is such a method, on hash maps, with one root. It
-//! took 455 ms against 113 ms for 45,000 functions with 1.2 million blocks, and 25 s against 6 ms for one such sequence
-//! of 100,000 blocks. It is the oracle in the tests.
+//! Why not the shorter iterative methods: intersecting dominator chains costs the length of the
+//! chain for every edge, which is quadratic for the commonest shape of large generated functions, a
+//! long sequence of checks that all jump to one error exit. And why not
+//! `petgraph::algo::dominators`: it is such a method, on hash maps, with one root. It took 455 ms
+//! against 113 ms for 45,000 functions with 1.2 million blocks, and 25 s against 6 ms for one such
+//! sequence of 100,000 blocks. It is the oracle in the tests.
 //!
-//! Blocks are handled by their preorder number in the depth-first search, shifted by one: 0 is the virtual root above
-//! all entries. After the tree is known, every block gets the interval of the tree's own preorder that its subtree
-//! occupies, so that [`Dominators::dominates`] is two comparisons.
+//! Blocks are handled by their preorder number in the depth-first search, shifted by one: 0 is the
+//! virtual root above all entries. After the tree is known, every block gets the interval of the
+//! tree's own preorder that its subtree occupies, so that [`Dominators::dominates`] is two
+//! comparisons.
 
 use crate::graph::{BlockId, Digraph};
 use crate::order::Order;
@@ -45,7 +48,8 @@ impl Dominators {
         }
     }
 
-    /// The closest block other than `block` on every way from an entry to it; `None` if there is no such block.
+    /// The closest block other than `block` on every way from an entry to it; `None` if there is no
+    /// such block.
     #[must_use]
     pub fn idom(&self, block: BlockId) -> Option<BlockId> {
         self.idom[block.index()]
@@ -65,7 +69,8 @@ fn immediate_dominators(graph: &Digraph, order: &Order) -> Vec<Vertex> {
     let vertex_of = |block: BlockId| order.preorder_position(block) + 1;
     let mut forest = Forest::new(order);
     let mut idom = vec![ROOT; n_vertices];
-    // The vertices whose semidominator is v, as a linked list: first_in_bucket[v], then next_in_bucket[..].
+    // The vertices whose semidominator is v, as a linked list: first_in_bucket[v], then
+    // next_in_bucket[..].
     let mut first_in_bucket = vec![ROOT; n_vertices];
     let mut next_in_bucket = vec![ROOT; n_vertices];
 
@@ -80,7 +85,8 @@ fn immediate_dominators(graph: &Digraph, order: &Order) -> Vec<Vertex> {
         forest.semi[vertex as usize] = semi;
         next_in_bucket[vertex as usize] = std::mem::replace(&mut first_in_bucket[semi as usize], vertex);
 
-        // All of the parent's subtree that precedes its next child is now linked: settle who waits for the parent.
+        // All of the parent's subtree that precedes its next child is now linked: settle who waits
+        // for the parent.
         let mut waiting = std::mem::replace(&mut first_in_bucket[parent as usize], ROOT);
         while waiting != ROOT {
             let best = forest.least_semi(waiting, vertex - 1);
@@ -99,7 +105,8 @@ fn immediate_dominators(graph: &Digraph, order: &Order) -> Vec<Vertex> {
 
 /// The part of the search tree processed so far, as a forest with path compression.
 ///
-/// Vertices are processed in descending order and linked to their parents when done, so "linked" means "above a bound".
+/// Vertices are processed in descending order and linked to their parents when done, so "linked"
+/// means "above a bound".
 struct Forest {
     parent: Vec<Vertex>,
     /// Some ancestor of each vertex: the parent at first, further up after compression.
@@ -122,7 +129,8 @@ impl Forest {
         Forest { ancestor: parent.clone(), parent, label: identity.clone(), semi: identity, path: Vec::new() }
     }
 
-    /// The vertex of least semidominator among `vertex` and its linked ancestors; `vertex` itself if it is not linked.
+    /// The vertex of least semidominator among `vertex` and its linked ancestors; `vertex` itself
+    /// if it is not linked.
     fn least_semi(&mut self, vertex: Vertex, last_unlinked: Vertex) -> Vertex {
         if vertex <= last_unlinked {
             return vertex;
@@ -144,8 +152,9 @@ impl Forest {
     }
 }
 
-/// Numbers the tree so that each subtree is an interval, without traversing it: parents have smaller vertex numbers
-/// than their children, so sizes can be summed upwards and then starts handed out downwards.
+/// Numbers the tree so that each subtree is an interval, without traversing it: parents have
+/// smaller vertex numbers than their children, so sizes can be summed upwards and then starts
+/// handed out downwards.
 fn subtree_intervals(idom: &[Vertex]) -> Vec<Interval> {
     let mut size = vec![1u32; idom.len()];
     for vertex in (1..idom.len()).rev() {

@@ -1,7 +1,8 @@
 //! How independent pieces of work are run.
 //!
-//! This crate starts no threads. It hands out work that may run in any order and at the same time; the caller decides how.
-//! Results come back in the order of the items, so that the outcome does not depend on the decision.
+//! This crate starts no threads. It hands out work that may run in any order and at the same time;
+//! the caller decides how. Results come back in the order of the items, so that the outcome does
+//! not depend on the decision.
 
 /// Runs independent work.
 pub trait Executor {

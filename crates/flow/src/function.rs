@@ -1,7 +1,8 @@
 //! The analysis of one function, given what the whole module has shown so far.
 //!
-//! Exploring and resolving jump tables alternate until nothing new is found: each table opens code that may contain the next
-//! one. Then the bytes that no flow reached are decoded too, and their indirect jumps get the same treatment.
+//! Exploring and resolving jump tables alternate until nothing new is found: each table opens code
+//! that may contain the next one. Then the bytes that no flow reached are decoded too, and their
+//! indirect jumps get the same treatment.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +57,8 @@ pub struct FunctionFlow {
     pub n_insns: u32,
     /// Bytes between instructions that are padding.
     pub padding_bytes: u64,
-    /// Bytes that are neither instructions nor padding: tables in the text, or code that does not decode.
+    /// Bytes that are neither instructions nor padding: tables in the text, or code that does not
+    /// decode.
     pub data_bytes: u64,
     /// How often each edge ran, if somebody has seen that; analysis leaves it open.
     pub observed: Option<Vec<u64>>,
@@ -76,7 +78,8 @@ pub struct CallSite {
 pub enum Callee {
     /// The code at this address.
     Direct(Svma),
-    /// Whatever the pointer at this constant address points to, for example a function of another module.
+    /// Whatever the pointer at this constant address points to, for example a function of another
+    /// module.
     Slot(Svma),
     /// Whatever a computed pointer points to.
     Computed,
@@ -113,9 +116,11 @@ pub(crate) struct Knowledge<'a, 'data> {
     pub returns: &'a [bool],
 }
 
-/// Functions with more blocks are not interpreted again just because callees may keep more registers than they must.
+/// Functions with more blocks are not interpreted again just because callees may keep more
+/// registers than they must.
 const MAX_BLOCKS_TO_LOOK_CLOSER: usize = 4096;
-/// Rounds of resolving jumps and exploring what they lead to. Nested switches need one for each level.
+/// Rounds of resolving jumps and exploring what they lead to. Nested switches need one for each
+/// level.
 const MAX_ROUNDS: u32 = 16;
 
 /// The outcome of analysing one function.
@@ -179,9 +184,9 @@ impl<'a, 'data> Work<'a, 'data> {
         }
     }
 
-    /// Resolves indirect jumps until no new code turns up, and returns the graph. Jumps that do not resolve are tried again with
-    /// a closer look at callees, unless the function is too large for that. One that resolves only until the code behind it
-    /// is known is given up for good.
+    /// Resolves indirect jumps until no new code turns up, and returns the graph. Jumps that do not
+    /// resolve are tried again with a closer look at callees, unless the function is too large for
+    /// that. One that resolves only until the code behind it is known is given up for good.
     fn resolve_jumps(&mut self) -> Cfg {
         let mut looks_closer = false;
         let mut given_up: BTreeMap<Svma, Resolution> = BTreeMap::new();
@@ -203,7 +208,8 @@ impl<'a, 'data> Work<'a, 'data> {
             if is_settled {
                 return cfg;
             }
-            // What has been seen to lead into the function is not a tail call, whatever else can arrive at the jump.
+            // What has been seen to lead into the function is not a tail call, whatever else can
+            // arrive at the jump.
             given_up.extend(lost.into_iter().map(|at| (at, Resolution::Unresolved(Reason::Mixed))));
             found.extend(given_up.clone());
             self.jumps.extend(found);
@@ -226,7 +232,8 @@ impl<'a, 'data> Work<'a, 'data> {
         })
     }
 
-    /// Resolves every indirect jump of the graph, those resolved before included: code found since may bring other values.
+    /// Resolves every indirect jump of the graph, those resolved before included: code found since
+    /// may bring other values.
     fn resolve(&self, cfg: &Cfg, looks_closer: bool) -> Vec<(Svma, Resolution)> {
         let jumps = cfg.graph.blocks().filter(|&id| cfg.block(id).transfer == Transfer::IndirectJump);
         let (mut found, mut open) = (Vec::new(), Vec::new());

@@ -1,16 +1,19 @@
-//! The directed graph that every analysis of one function works on: blocks, edges, entries; no instructions.
+//! The directed graph that every analysis of one function works on: blocks, edges, entries; no
+//! instructions.
 //!
-//! All edges live in one array sorted by source, so that the out-edges of a block are a contiguous range of [`EdgeId`]s
-//! and an edge's id is its index. Predecessors are a second, counting-sorted array of edge ids. Both are built in
-//! linear time, and a per-edge fact of any analysis is a plain `Vec` indexed by `EdgeId`.
+//! All edges live in one array sorted by source, so that the out-edges of a block are a contiguous
+//! range of [`EdgeId`]s and an edge's id is its index. Predecessors are a second, counting-sorted
+//! array of edge ids. Both are built in linear time, and a per-edge fact of any analysis is a plain
+//! `Vec` indexed by `EdgeId`.
 //!
-//! An edge whose target is `None` leaves the function (return, tail call, trap, unresolved jump). It has an id like any
-//! other, because a path can end there.
+//! An edge whose target is `None` leaves the function (return, tail call, trap, unresolved jump).
+//! It has an id like any other, because a path can end there.
 //!
 //! The builder of a graph guarantees, and [`Digraph::check`] verifies:
 //! * every block is reachable from some entry (a block reached only in unknown ways *is* an entry);
 //! * entries are distinct, and there is at least one if there is a block;
-//! * every block has an edge out (a block that goes nowhere known has an exit), so that every path can end;
+//! * every block has an edge out (a block that goes nowhere known has an exit), so that every path
+//!   can end;
 //! * at most one edge between the same two blocks (several exits of one block are allowed).
 
 use std::fmt;
@@ -63,10 +66,12 @@ pub enum GraphFault {
 }
 
 impl Digraph {
-    /// Builds the graph. `edges` must be sorted by source; the first of `entries` is the primary one.
+    /// Builds the graph. `edges` must be sorted by source; the first of `entries` is the primary
+    /// one.
     ///
     /// # Panics
-    /// If `edges` is not sorted by source, or if an edge or entry names a block at or above `n_blocks`.
+    /// If `edges` is not sorted by source, or if an edge or entry names a block at or above
+    /// `n_blocks`.
     #[must_use]
     pub fn new(n_blocks: usize, edges: Vec<Edge>, entries: Vec<BlockId>) -> Digraph {
         assert!(edges.is_sorted_by_key(|edge| edge.from), "edges not sorted by source");
@@ -170,8 +175,8 @@ impl Digraph {
         self.in_edges(block).iter().map(|&id| self.edge(id).from)
     }
 
-    /// Blocks where control enters: the primary entry first, then secondary entries, landing pads and blocks reached
-    /// only in unknown ways.
+    /// Blocks where control enters: the primary entry first, then secondary entries, landing pads
+    /// and blocks reached only in unknown ways.
     #[must_use]
     pub fn entries(&self) -> &[BlockId] {
         &self.entries
@@ -270,7 +275,8 @@ impl fmt::Display for GraphFault {
 
 impl std::error::Error for GraphFault {}
 
-/// Prefix sums of how often each block occurs: where the block's group starts in an array grouped by block.
+/// Prefix sums of how often each block occurs: where the block's group starts in an array grouped
+/// by block.
 fn first_indices(n_blocks: usize, blocks: impl Iterator<Item = BlockId>) -> Vec<u32> {
     let mut first = vec![0u32; n_blocks + 1];
     for block in blocks {

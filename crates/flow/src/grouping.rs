@@ -1,10 +1,11 @@
 //! Which pieces of code form one function.
 //!
-//! Compilers split a function: `foo.cold` lies elsewhere, has its own unwind entry, and in a stripped file no name. What tells
-//! it from a function is how it is reached: by a jump that leaves a stack frame in place, or as a landing pad, or it jumps back
-//! into the middle of the code that jumped to it. A piece that is *anchored* (see [`crate::pieces`]) heads its function; two
-//! anchored pieces are never joined. Where one of them jumps into the middle of the other, as hand-written string functions
-//! do, the target becomes a secondary entry of its owner.
+//! Compilers split a function: `foo.cold` lies elsewhere, has its own unwind entry, and in a
+//! stripped file no name. What tells it from a function is how it is reached: by a jump that leaves
+//! a stack frame in place, or as a landing pad, or it jumps back into the middle of the code that
+//! jumped to it. A piece that is *anchored* (see [`crate::pieces`]) heads its function; two
+//! anchored pieces are never joined. Where one of them jumps into the middle of the other, as
+//! hand-written string functions do, the target becomes a secondary entry of its owner.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Groups pieces by the jumps between them, and notes jumps into the middle of other functions as entries there.
+    /// Groups pieces by the jumps between them, and notes jumps into the middle of other functions
+    /// as entries there.
     pub fn new(image: &Image<'_>, pieces: &mut Pieces, scouted: &[Scouted]) -> Groups {
         let mut groups = Groups { parent: pieces.ids().collect() };
         for id in pieces.ids() {
@@ -63,8 +65,8 @@ impl Groups {
             let heights = heights.get_or_insert_with(|| StackHeights::new(image, from_piece.frame));
             let frame_in_place = heights.at_entry(jump) == Some(false);
             if frame_in_place || target != to_start || returns_home {
-                // The part that begins with a frame in place is not the one that is called; nor is the one that the other
-                // jumps to the start of.
+                // The part that begins with a frame in place is not the one that is called; nor is
+                // the one that the other jumps to the start of.
                 let cues = [
                     (from_piece.begins_like_function(image), to_piece.begins_like_function(image)),
                     (jumps(from, &|at| at == to_start), jumps(to, &|at| at == from_start)),
@@ -77,8 +79,8 @@ impl Groups {
         }
     }
 
-    /// Makes two pieces parts of one function, unless both head functions of their own. Where neither does, `main` leads.
-    /// Tells whether they are one now.
+    /// Makes two pieces parts of one function, unless both head functions of their own. Where
+    /// neither does, `main` leads. Tells whether they are one now.
     pub fn join(&mut self, pieces: &Pieces, main: PieceId, part: PieceId) -> bool {
         let (main, part) = (self.shortened_head(main), self.shortened_head(part));
         if main == part {
@@ -107,7 +109,8 @@ impl Groups {
         head
     }
 
-    /// Every function as its pieces, the head first, the others by address; functions by address of their head.
+    /// Every function as its pieces, the head first, the others by address; functions by address of
+    /// their head.
     pub fn functions(&self, pieces: &Pieces) -> Vec<Vec<PieceId>> {
         let mut functions: BTreeMap<PieceId, Vec<PieceId>> = BTreeMap::new();
         for id in pieces.ids() {

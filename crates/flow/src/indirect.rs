@@ -53,7 +53,8 @@ pub struct JumpTable {
 pub enum Bound {
     /// The code compares the index with a constant.
     Compared,
-    /// The index is masked or loaded from a narrow variable; the table may be shorter, and was read while entries made sense.
+    /// The index is masked or loaded from a narrow variable; the table may be shorter, and was read
+    /// while entries made sense.
     Width,
     /// The table was read while entries made sense.
     Scanned,
@@ -63,7 +64,8 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The target comes from a pointer, but a stack frame is in place, so that it is not a tail call.
+    /// The target comes from a pointer, but a stack frame is in place, so that it is not a tail
+    /// call.
     PointerInFrame,
     /// The target is computed in a way that is not a table look-up.
     NotATable,
@@ -73,7 +75,8 @@ pub enum Reason {
     Mixed,
     /// No known flow reaches the jump, so that nothing is known about its target.
     Unreached,
-    /// The target depends on a register that a call before it may have changed, as far as is known about the callee.
+    /// The target depends on a register that a call before it may have changed, as far as is known
+    /// about the callee.
     BehindCall,
     /// The function is too intricate for the time that one function is given.
     TooComplex,

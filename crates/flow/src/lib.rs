@@ -1,16 +1,19 @@
-//! Control flow of x86-64 code: functions, basic blocks, jump tables, loops, liveness, path numbering.
+//! Control flow of x86-64 code: functions, basic blocks, jump tables, loops, liveness, path
+//! numbering.
 //!
 //! [`analyze`] takes an [`Image`] and returns a [`ModuleFlow`]: every function with its graph. Values in, values out: no file is
-//! opened, no clock read, no thread started; the caller brings an [`Executor`] that runs independent work as it likes, and the
-//! result is the same whatever it does.
+//! opened, no clock read, no thread started; the caller brings an [`Executor`] that runs
+//! independent work as it likes, and the result is the same whatever it does.
 //!
 //! The module is looked at in four steps, each of which needs the whole result of the one before:
 //!
-//! 1. *Scout* every piece of code that the file declares; calls and pointers lead to pieces that it does not declare.
+//! 1. *Scout* every piece of code that the file declares; calls and pointers lead to pieces that it
+//!    does not declare.
 //! 2. Work out which pieces can return to their callers.
 //! 3. *Group* pieces into functions: split-off cold code joins the function that jumps to it.
-//! 4. Analyse each function: explore, resolve jump tables, build the graph. What that shows about returning and
-//!    belonging together is fed back to the functions concerned until nothing changes.
+//! 4. Analyse each function: explore, resolve jump tables, build the graph. What that shows about
+//!    returning and belonging together is fed back to the functions concerned until nothing
+//!    changes.
 //!
 //! ```
 //! let program = std::fs::read("/proc/self/exe").expect("a running program has a file");

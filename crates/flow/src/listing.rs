@@ -1,13 +1,14 @@
 //! The instructions of one function, found by following control flow.
 //!
-//! A function is a few address ranges (*parts*; more than one when the compiler split off cold code). Starting from known
-//! entries, [`Listing::explore`] decodes each address at most once and follows every direct jump and fall-through that stays
-//! inside the parts. It decodes addresses, not byte ranges, because instructions can overlap: glibc jumps past a `lock` prefix
-//! when there is one thread, so that `lock cmpxchg` and `cmpxchg` are both instructions, one byte apart.
+//! A function is a few address ranges (*parts*; more than one when the compiler split off cold
+//! code). Starting from known entries, [`Listing::explore`] decodes each address at most once and
+//! follows every direct jump and fall-through that stays inside the parts. It decodes addresses,
+//! not byte ranges, because instructions can overlap: glibc jumps past a `lock` prefix when there
+//! is one thread, so that `lock cmpxchg` and `cmpxchg` are both instructions, one byte apart.
 //!
-//! What no known flow reaches is decoded afterwards by [`Listing::fill_gaps`]: code behind a jump we could not resolve is still
-//! code that may run, and a translator needs its instruction boundaries. Padding is left out; bytes that do not decode are
-//! counted as data.
+//! What no known flow reaches is decoded afterwards by [`Listing::fill_gaps`]: code behind a jump
+//! we could not resolve is still code that may run, and a translator needs its instruction
+//! boundaries. Padding is left out; bytes that do not decode are counted as data.
 
 use std::ops::Range;
 
@@ -100,7 +101,8 @@ impl<'data> Listing<'data> {
         self.first_gap_insn = self.insns.len();
     }
 
-    /// Decodes straight on from `root` until control cannot fall through, or meets a known instruction, or leaves the part.
+    /// Decodes straight on from `root` until control cannot fall through, or meets a known
+    /// instruction, or leaves the part.
     fn follow(&mut self, root: Svma, returns: &dyn Fn(&Instruction) -> bool, pending: &mut Vec<Svma>) {
         let Some((part, mut offset)) = self.locate(root) else { return };
         let part = &mut self.parts[part];
@@ -127,7 +129,8 @@ impl<'data> Listing<'data> {
         }
     }
 
-    /// Decodes the bytes that no known flow reached, except padding and the ranges in `data`; tells whether there were any.
+    /// Decodes the bytes that no known flow reached, except padding and the ranges in `data`; tells
+    /// whether there were any.
     pub fn fill_gaps(&mut self, data: &[SvmaRange], returns: &dyn Fn(&Instruction) -> bool) -> bool {
         let first_gap_insn = self.insns.len();
         for part in 0..self.parts.len() {

@@ -1,17 +1,21 @@
 //! Which general registers and flags are needed at the start of each block.
 //!
-//! Probes run between two instructions and may use only what is dead there, so the analysis errs towards *live*:
+//! Probes run between two instructions and may use only what is dead there, so the analysis errs
+//! towards *live*:
 //!
-//! * A register dies only at an instruction that certainly overwrites all of it. Instructions that sometimes leave their
-//!   destination alone do not count, whatever a manual's operand table says: `cmov`, `bsf`/`bsr` and their `tzcnt`/`lzcnt`
-//!   encodings on older processors, `rdssp` without shadow stacks, and anything with `rep` (the count can be zero). Writes of 8 or 16 bits
+//! * A register dies only at an instruction that certainly overwrites all of it. Instructions that
+//!   sometimes leave their destination alone do not count, whatever a manual's operand table says:
+//!   `cmov`, `bsf`/`bsr` and their `tzcnt`/`lzcnt` encodings on older processors, `rdssp` without
+//!   shadow stacks, and anything with `rep` (the count can be zero). Writes of 8 or 16 bits
 //!   overwrite the lowest byte, and leave the rest.
-//! * A flag dies only where it is certainly written. Shifts by a variable count do not count (zero leaves the flags alone), nor
-//!   repeated comparisons unless the block itself sets the count, nor flags that an instruction leaves undefined; except the adjust flag after logical operations, which every processor
-//!   changes and no compiler reads.
-//! * Calls, system calls and ways out of the function need every general register: callees may have conventions of their own
-//!   (`-fipa-ra`, hand-written assembly). Calls and returns need no arithmetic flag, by the calling convention; hand-written
-//!   code that passes or returns flags is found by [`FlagConventions`].
+//! * A flag dies only where it is certainly written. Shifts by a variable count do not count (zero
+//!   leaves the flags alone), nor repeated comparisons unless the block itself sets the count, nor
+//!   flags that an instruction leaves undefined; except the adjust flag after logical operations,
+//!   which every processor changes and no compiler reads.
+//! * Calls, system calls and ways out of the function need every general register: callees may have
+//!   conventions of their own (`-fipa-ra`, hand-written assembly). Calls and returns need no
+//!   arithmetic flag, by the calling convention; hand-written code that passes or returns flags is
+//!   found by [`FlagConventions`].
 //! * Jumps to unknown places need everything.
 
 use std::collections::BTreeMap;
@@ -33,8 +37,8 @@ use crate::transfer::Transfer;
 pub struct Liveness {
     live_in: Vec<LiveSet>,
     conventions: FlagConventions,
-    /// Registers that are needed at the end of each block, before a call but for its operands, if more is known than that callers and callees
-    /// may need any.
+    /// Registers that are needed at the end of each block, before a call but for its operands, if
+    /// more is known than that callers and callees may need any.
     registers_at_end: Option<Vec<LiveSet>>,
 }
 
@@ -47,8 +51,8 @@ pub struct FlagConventions {
     pub at_calls: BTreeMap<Svma, LiveSet>,
 }
 
-/// A set of general registers and flags. Of a register, the lowest byte and the rest are members of their own, because compilers write and read
-/// bytes; who asks for a register asks for both.
+/// A set of general registers and flags. Of a register, the lowest byte and the rest are members of
+/// their own, because compilers write and read bytes; who asks for a register asks for both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LiveSet(u64);
 
@@ -116,7 +120,8 @@ impl LiveSet {
         self.0 == 0
     }
 
-    /// Names of the members, registers by number, then flags. A register of which more than its lowest byte is a member has its own name.
+    /// Names of the members, registers by number, then flags. A register of which more than its
+    /// lowest byte is a member has its own name.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let registers = (0..16).filter_map(move |number: usize| match self.0 >> number & WHOLE {
             0 => None,
@@ -216,8 +221,8 @@ impl Effect {
     }
 }
 
-/// Works out what instructions need and overwrite. It is shown all instructions of a block in their order: what one of them overwrites may
-/// depend on those before.
+/// Works out what instructions need and overwrite. It is shown all instructions of a block in their
+/// order: what one of them overwrites may depend on those before.
 #[derive(Debug)]
 pub struct Effects {
     info: InstructionInfoFactory,

@@ -1,20 +1,22 @@
 //! The loop nesting forest, irreducible loops included, in almost linear time.
 //!
-//! A block is a loop *header* if a retreating edge ends there. Its loop is what can get back to it without leaving its
-//! subtree of the depth-first tree. These loops are nested or disjoint; the blocks of a natural loop are exactly those
-//! of the textbook definition; and every cycle contains its topmost block in the tree, which is a header, together with
-//! one of that header's retreating edges. So a probe on every retreating edge meets every cycle, reducible or not.
+//! A block is a loop *header* if a retreating edge ends there. Its loop is what can get back to it
+//! without leaving its subtree of the depth-first tree. These loops are nested or disjoint; the
+//! blocks of a natural loop are exactly those of the textbook definition; and every cycle contains
+//! its topmost block in the tree, which is a header, together with one of that header's retreating
+//! edges. So a probe on every retreating edge meets every cycle, reducible or not.
 //!
-//! Method: Havlak (1997) as corrected by Ramalingam (1999). Headers are processed bottom-up. Each collects its loop by
-//! walking edges backwards from its retreating edges and then collapses it into itself (union-find), so that every
-//! block is collected once. Havlak's walk looks at edges that enter a loop from the side again for each enclosing loop,
-//! which is quadratic. Ramalingam's remedy: an edge can matter only to loops whose header is above both its ends, so it
-//! is kept back until the search reaches the ends' lowest common ancestor in the tree, and then attached between
+//! Method: Havlak (1997) as corrected by Ramalingam (1999). Headers are processed bottom-up. Each
+//! collects its loop by walking edges backwards from its retreating edges and then collapses it
+//! into itself (union-find), so that every block is collected once. Havlak's walk looks at edges
+//! that enter a loop from the side again for each enclosing loop, which is quadratic. Ramalingam's
+//! remedy: an edge can matter only to loops whose header is above both its ends, so it is kept back
+//! until the search reaches the ends' lowest common ancestor in the tree, and then attached between
 //! whatever the ends have been collapsed into.
 //!
-//! The common ancestors also decide reducibility: an edge enters a loop from the side exactly if it ends in the loop,
-//! not at its header, and the common ancestor of its ends is above the header. One number per loop, the topmost such
-//! ancestor, is enough.
+//! The common ancestors also decide reducibility: an edge enters a loop from the side exactly if it
+//! ends in the loop, not at its header, and the common ancestor of its ends is above the header.
+//! One number per loop, the topmost such ancestor, is enough.
 
 use crate::graph::{BlockId, Digraph, EdgeId};
 use crate::order::Order;
@@ -24,8 +26,8 @@ use crate::order::Order;
 pub struct Loops {
     loops: Vec<Loop>,
     innermost: Vec<Option<LoopId>>,
-    /// All blocks in loops, so arranged that each loop, nested loops included, is a contiguous range that starts at its
-    /// header.
+    /// All blocks in loops, so arranged that each loop, nested loops included, is a contiguous
+    /// range that starts at its header.
     members: Vec<BlockId>,
     /// Index of each block in `members`.
     member_position: Vec<u32>,
@@ -135,7 +137,8 @@ impl Loops {
         (first_member..first_member + n_members).contains(&position)
     }
 
-    /// Blocks other than the header through which control can enter the loop; empty unless the loop is irreducible.
+    /// Blocks other than the header through which control can enter the loop; empty unless the loop
+    /// is irreducible.
     #[must_use]
     pub fn extra_entries(&self, graph: &Digraph, id: LoopId) -> Vec<BlockId> {
         if !self.get(id).irreducible {
@@ -177,8 +180,8 @@ impl Loops {
         }
     }
 
-    /// Lays the blocks out so that each loop is contiguous: sizes are summed from inner to outer loops, starts handed
-    /// out from outer to inner ones.
+    /// Lays the blocks out so that each loop is contiguous: sizes are summed from inner to outer
+    /// loops, starts handed out from outer to inner ones.
     fn arrange_members(&mut self, order: &Order) {
         let in_loops = || order.preorder().iter().filter_map(|&block| Some((block, self.innermost[block.index()]?)));
         let mut n_members = vec![0u32; self.loops.len()];
@@ -192,8 +195,8 @@ impl Loops {
         let mut next_member = vec![0u32; self.loops.len()];
         let mut members = vec![BlockId(0); n_members_in_loops(&self.loops, &n_members)];
         for (block, id) in in_loops() {
-            // A header is the first of its loop's blocks in preorder: it reserves room for the whole loop in the
-            // enclosing one.
+            // A header is the first of its loop's blocks in preorder: it reserves room for the
+            // whole loop in the enclosing one.
             let this = self.get(id);
             let position = if this.header == block {
                 let slot = this.parent.map_or(&mut next_outermost, |parent| &mut next_member[parent.index()]);
@@ -216,7 +219,8 @@ impl Loops {
         self.members = members;
     }
 
-    /// A loop is irreducible if control comes to one of its blocks, header excepted, from above the header.
+    /// A loop is irreducible if control comes to one of its blocks, header excepted, from above the
+    /// header.
     fn mark_irreducible(&mut self, order: &Order, meetings: &Meetings) {
         let mut topmost_source = vec![u32::MAX; self.loops.len()];
         for &block in order.preorder() {
@@ -248,7 +252,8 @@ fn n_members_in_loops(loops: &[Loop], n_members: &[u32]) -> usize {
 
 /// Where the ends of each edge meet: their lowest common ancestor in the depth-first tree.
 struct Meetings {
-    /// Edges that meet at each block and are not retreating, as linked lists: heads by block, successors by edge.
+    /// Edges that meet at each block and are not retreating, as linked lists: heads by block,
+    /// successors by edge.
     first_at: Vec<u32>,
     next: Vec<u32>,
     /// Least preorder number, plus one, at which an edge into each block meets; 0 for entries.
@@ -258,9 +263,9 @@ struct Meetings {
 const NO_EDGE: u32 = u32::MAX;
 
 impl Meetings {
-    /// Tarjan's off-line method: when a block is finished, each block finished before it hangs, in a union-find forest
-    /// of finished subtrees, under its lowest unfinished ancestor; and only the ancestors of the present block are
-    /// unfinished.
+    /// Tarjan's off-line method: when a block is finished, each block finished before it hangs, in
+    /// a union-find forest of finished subtrees, under its lowest unfinished ancestor; and only the
+    /// ancestors of the present block are unfinished.
     fn new(graph: &Digraph, order: &Order) -> Meetings {
         let mut meetings = Meetings {
             first_at: vec![NO_EDGE; graph.n_blocks()],
@@ -286,7 +291,8 @@ impl Meetings {
         meetings
     }
 
-    /// Different trees of the search have no common ancestor: their edges are in no loop and get no place in the lists.
+    /// Different trees of the search have no common ancestor: their edges are in no loop and get no
+    /// place in the lists.
     fn record(&mut self, graph: &Digraph, order: &Order, id: EdgeId, to: BlockId, unfinished: BlockId) {
         let from = graph.edge(id).from;
         let same_tree = order.reverse_post_position(unfinished) <= order.reverse_post_position(from);
@@ -304,7 +310,8 @@ impl Meetings {
     }
 }
 
-/// The header of the smallest loop around each block, not counting a loop that the block itself heads.
+/// The header of the smallest loop around each block, not counting a loop that the block itself
+/// heads.
 fn enclosing_headers(graph: &Digraph, order: &Order, meetings: &Meetings) -> Vec<Option<BlockId>> {
     let mut enclosing = vec![None; graph.n_blocks()];
     let mut collapsed = Collapse::new(graph.n_blocks());

@@ -67,7 +67,8 @@ impl ModuleFlow {
     }
 }
 
-/// Rounds of feedback between functions before what is known is taken as it is. Real modules need three or four.
+/// Rounds of feedback between functions before what is known is taken as it is. Real modules need
+/// three or four.
 const MAX_ROUNDS: usize = 12;
 /// Functions are handed to the executor in runs of about this many bytes.
 const CHUNK_BYTES: u64 = 64 << 10;
@@ -135,7 +136,8 @@ fn scout_all(image: &Image<'_>, pieces: &mut Pieces, executor: &impl Executor) -
     }
 }
 
-/// Whether a code address that need not be a function is the start of a known piece, or in none with known bounds.
+/// Whether a code address that need not be a function is the start of a known piece, or in none
+/// with known bounds.
 fn is_plausible_start(pieces: &Pieces, at: Svma) -> bool {
     pieces.is_uncharted(at) || pieces.find(at).is_some_and(|id| pieces.get(id).range.start == at)
 }
@@ -175,7 +177,8 @@ fn chunks<T: Copy>(items: &[T], bytes: impl Fn(T) -> u64) -> Vec<&[T]> {
     chunks
 }
 
-/// Takes in what the functions' graphs show, and returns the heads of functions that must be looked at again.
+/// Takes in what the functions' graphs show, and returns the heads of functions that must be looked
+/// at again.
 fn learn(
     analyzed: Vec<(PieceId, Analyzed)>,
     pieces: &mut Pieces,

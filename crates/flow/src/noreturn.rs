@@ -1,9 +1,10 @@
 //! Which pieces of code can return to their caller.
 //!
-//! A piece returns if control can flow from an entry to a return, to a jump that leads to unknown code, or to a jump into a
-//! piece that returns; and control flows past a call only if the callee returns. The answer is the least fixed point: what
-//! cannot be shown to return does not. Functions that never return by their documented contract but end in an indirect jump
-//! (`longjmp`) are known by name.
+//! A piece returns if control can flow from an entry to a return, to a jump that leads to unknown
+//! code, or to a jump into a piece that returns; and control flows past a call only if the callee
+//! returns. The answer is the least fixed point: what cannot be shown to return does not. Functions
+//! that never return by their documented contract but end in an indirect jump (`longjmp`) are known
+//! by name.
 
 use iced_x86::{Instruction, OpKind};
 use image::{Image, Sources, Svma};
@@ -27,7 +28,8 @@ pub(crate) fn returning(image: &Image<'_>, pieces: &Pieces, scouted: &[Scouted])
     let mut returns = vec![false; pieces.len()];
     let mut pending: Vec<PieceId> = pieces.ids().collect();
     while let Some(id) = pending.pop() {
-        // The second half of a linkage stub leads to the dynamic linker, which goes on to where the first half will.
+        // The second half of a linkage stub leads to the dynamic linker, which goes on to where the
+        // first half will.
         let is_stub = pieces.get(id).sources.contains(Sources::PLT);
         let counts = |kind| kind != EntryKind::Unknown || !is_stub;
         if !returns[id.index()]
@@ -41,8 +43,8 @@ pub(crate) fn returning(image: &Image<'_>, pieces: &Pieces, scouted: &[Scouted])
     returns
 }
 
-/// Whether a whole function can return, given which pieces do. Code that no known flow reaches counts only where `is_complete`
-/// does not hold.
+/// Whether a whole function can return, given which pieces do. Code that no known flow reaches
+/// counts only where `is_complete` does not hold.
 pub(crate) fn can_return(cfg: &Cfg, is_complete: bool, pieces: &Pieces, returns: &[bool]) -> bool {
     ReturnGraph::new(cfg, pieces).returns(cfg, |kind| kind != EntryKind::Unknown || !is_complete, returns)
 }
@@ -105,7 +107,8 @@ impl ReturnGraph {
     }
 }
 
-/// Whether a call or jump goes through a slot that the dynamic linker binds to a function known not to return.
+/// Whether a call or jump goes through a slot that the dynamic linker binds to a function known not
+/// to return.
 pub(crate) fn calls_noreturn_import(image: &Image<'_>, insn: &Instruction) -> bool {
     constant_slot(insn).and_then(|slot| image.import_at(slot)).is_some_and(is_noreturn_name)
 }

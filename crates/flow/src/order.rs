@@ -1,12 +1,13 @@
 //! Depth-first order of a graph: the one traversal that dominators, loops and path numbering share.
 //!
-//! The search starts at a virtual root whose successors are the entries, primary entry first, so that what counts as
-//! going backwards is judged from the normal way in, not from a landing pad. It is iterative: functions with 100,000
-//! blocks exist.
+//! The search starts at a virtual root whose successors are the entries, primary entry first, so
+//! that what counts as going backwards is judged from the normal way in, not from a landing pad. It
+//! is iterative: functions with 100,000 blocks exist.
 //!
-//! Two facts the other modules rely on. An edge is *retreating*, that is, its target was on the search stack when it
-//! was seen, exactly if the target's position in reverse post-order is not after its source's. And so reverse
-//! post-order is a topological order of what remains of the graph when every retreating edge is removed.
+//! Two facts the other modules rely on. An edge is *retreating*, that is, its target was on the
+//! search stack when it was seen, exactly if the target's position in reverse post-order is not
+//! after its source's. And so reverse post-order is a topological order of what remains of the
+//! graph when every retreating edge is removed.
 
 use crate::graph::{BlockId, Digraph, EdgeId};
 

@@ -1,11 +1,13 @@
 //! Which bytes of a module are code of which function: the map of *pieces*.
 //!
-//! A piece is one contiguous range of code with one origin: an unwind entry (FDE), a PLT stub, or, where a file has neither,
-//! what lies between one known start and the next. Pieces do not overlap. A function is one piece, or several when the compiler
-//! moved cold code elsewhere; which ones belong together is decided later, from the jumps between them.
+//! A piece is one contiguous range of code with one origin: an unwind entry (FDE), a PLT stub, or,
+//! where a file has neither, what lies between one known start and the next. Pieces do not overlap.
+//! A function is one piece, or several when the compiler moved cold code elsewhere; which ones
+//! belong together is decided later, from the jumps between them.
 //!
-//! A piece is *anchored* when something says that a function starts there: a symbol, a call, a pointer to it, the program's
-//! entry. An unwind entry alone does not: split-off cold code has one too.
+//! A piece is *anchored* when something says that a function starts there: a symbol, a call, a
+//! pointer to it, the program's entry. An unwind entry alone does not: split-off cold code has one
+//! too.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +89,8 @@ impl Pieces {
         this
     }
 
-    /// Adds places where functions start or are entered, and returns the starts of pieces that are new or have changed shape.
+    /// Adds places where functions start or are entered, and returns the starts of pieces that are
+    /// new or have changed shape.
     pub fn add(&mut self, image: &Image<'_>, starts: &[Start]) -> Vec<Svma> {
         let mut fresh: BTreeMap<Svma, Piece> = BTreeMap::new();
         for &Start { at, size, evidence } in starts {
@@ -120,7 +123,8 @@ impl Pieces {
         changed
     }
 
-    /// Whether `at` lies in no piece, or in one whose end is only known to be before the next start.
+    /// Whether `at` lies in no piece, or in one whose end is only known to be before the next
+    /// start.
     pub fn is_uncharted(&self, at: Svma) -> bool {
         self.find(at).is_none_or(|id| self.get(id).open_ended)
     }
@@ -178,7 +182,8 @@ impl Piece {
         }
     }
 
-    /// Whether nothing but the return address is on the stack at its start, as far as unwind information tells.
+    /// Whether nothing but the return address is on the stack at its start, as far as unwind
+    /// information tells.
     pub fn begins_like_function(&self, image: &Image<'_>) -> bool {
         self.frame.is_none_or(|frame| stack::is_at_entry_height_at_start(image, frame))
     }
@@ -193,7 +198,8 @@ impl Piece {
                 self.called = true;
                 true
             }
-            // A table of labels may point to split-off code, which begins with a stack frame in place.
+            // A table of labels may point to split-off code, which begins with a stack frame in
+            // place.
             Evidence::AddressTaken => {
                 self.address_taken = true;
                 self.begins_like_function(image)

@@ -1,29 +1,39 @@
-//! Which registers are needed across calls and returns, for code that keeps to the calling convention.
+//! Which registers are needed across calls and returns, for code that keeps to the calling
+//! convention.
 //!
-//! [`Liveness`] by itself says that calls and ways out need every register, because functions of one module may have agreed on anything (`-fipa-ra`,
-//! hand-written assembly). So a register that a function does not use at all is alive in all of it. Copies that are never left have probes in
-//! every loop and at every call, and pay for each register that they have to save. This module looks at the whole module at once:
+//! [`Liveness`] by itself says that calls and ways out need every register, because functions of
+//! one module may have agreed on anything (`-fipa-ra`, hand-written assembly). So a register that a
+//! function does not use at all is alive in all of it. Copies that are never left have probes in
+//! every loop and at every call, and pay for each register that they have to save. This module
+//! looks at the whole module at once:
 //!
-//! * **What callees read.** A direct call needs what is alive at the start of its callee. An unknown callee may read the registers of the
-//!   convention, and `rax` and `r10` (number of vector arguments, static chain); not `r11`; and of these only what may have been set since
-//!   a call before has overwritten it.
-//! * **What callers use.** A return needs what is alive behind any direct call of the function, tail calls included. Unknown callers use
-//!   `rax`, `rdx` and what a callee must keep. So a value that a caller leaves in a register, because it knows that its callee does not touch
-//!   it, is alive in all of the callee.
-//! * **What is not known** is alive, behind a jump whose targets are unknown. But a register that the callee may have changed is a result
-//!   only if somebody is known to read it.
+//! * **What callees read.** A direct call needs what is alive at the start of its callee. An
+//!   unknown callee may read the registers of the convention, and `rax` and `r10` (number of vector
+//!   arguments, static chain); not `r11`; and of these only what may have been set since a call
+//!   before has overwritten it.
+//! * **What callers use.** A return needs what is alive behind any direct call of the function,
+//!   tail calls included. Unknown callers use `rax`, `rdx` and what a callee must keep. So a value
+//!   that a caller leaves in a register, because it knows that its callee does not touch it, is
+//!   alive in all of the callee.
+//! * **What is not known** is alive, behind a jump whose targets are unknown. But a register that
+//!   the callee may have changed is a result only if somebody is known to read it.
 //!
-//! **Who keeps to the convention.** The rest is evidence, and whatever lacks it needs every register:
+//! **Who keeps to the convention.** The rest is evidence, and whatever lacks it needs every
+//! register:
 //!
-//! * A return is one to the caller if unwind information says that the stack is as it was on entry, and nothing loads the
-//!   stack pointer from elsewhere. Switches of stacks are thereby left out: they return with arguments of whom they start.
-//! * A register that is written before a return and then not read by the function is a result, or one that it restores.
-//! * Where registers that are no results are read behind more than a few calls of unknown functions, before they are written, the module has another
-//!   convention. `r11` is an argument if a function of the module reads it at once.
+//! * A return is one to the caller if unwind information says that the stack is as it was on entry,
+//!   and nothing loads the stack pointer from elsewhere. Switches of stacks are thereby left out:
+//!   they return with arguments of whom they start.
+//! * A register that is written before a return and then not read by the function is a result, or
+//!   one that it restores.
+//! * Where registers that are no results are read behind more than a few calls of unknown
+//!   functions, before they are written, the module has another convention. `r11` is an argument if
+//!   a function of the module reads it at once.
 //! * The dynamic linker has entries with conventions of their own, which other modules call.
 //!
-//! Code that is generated at run time may have any convention, too; control comes from there by addresses and natively, not in copies that are
-//! never left. Flags are as in [`FlagConventions`](crate::liveness::FlagConventions).
+//! Code that is generated at run time may have any convention, too; control comes from there by
+//! addresses and natively, not in copies that are never left. Flags are as in
+//! [`FlagConventions`](crate::liveness::FlagConventions).
 
 use std::collections::VecDeque;
 
@@ -45,7 +55,8 @@ const ALL: LiveSet = LiveSet::ALL_REGISTERS;
 const KEPT: LiveSet = LiveSet::of_numbers(&[3, 4, 5, 12, 13, 14, 15]);
 /// What a callee may change and does not return: `rcx`, `rsi`, `rdi`, `r8` to `r11`.
 const SCRATCH: LiveSet = LiveSet::of_numbers(&[1, 6, 7, 8, 9, 10, 11]);
-/// One place in so many may read a register that its callee has not set: the analysis goes ways that are never taken.
+/// One place in so many may read a register that its callee has not set: the analysis goes ways
+/// that are never taken.
 const LEAST_CONVENTIONAL: usize = 50;
 /// Reads of fewer bytes say nothing: compilers write as few before.
 const LEAST_RESULT_BYTES: usize = 4;
@@ -90,7 +101,8 @@ struct Body {
     /// Registers that each block may change, likewise.
     written: Vec<LiveSet>,
     ends: Vec<End>,
-    /// What it leaves in registers that are not results otherwise; `None` if it may return to somebody else.
+    /// What it leaves in registers that are not results otherwise; `None` if it may return to
+    /// somebody else.
     results: Option<LiveSet>,
     habits: Habits,
 }
@@ -181,7 +193,8 @@ impl Body {
     }
 }
 
-/// Whether an instruction moves the stack pointer by constants only, or back to where a frame pointer says.
+/// Whether an instruction moves the stack pointer by constants only, or back to where a frame
+/// pointer says.
 fn keeps_stack_pointer(insn: &Instruction, effect: Effect) -> bool {
     let writes_it = effect.kills.has_register(RSP) || insn.op0_register() == Register::RSP;
     let by_constant = |op: u32| insn.op_kind(op) != OpKind::Register && insn.op_kind(op) != OpKind::Memory;
@@ -198,7 +211,8 @@ fn keeps_stack_pointer(insn: &Instruction, effect: Effect) -> bool {
     }
 }
 
-/// Registers that the function writes before it returns and does not read after that; `None` if not all of its returns are known to be to its caller.
+/// Registers that the function writes before it returns and does not read after that; `None` if not
+/// all of its returns are known to be to its caller.
 fn results(image: &Image<'_>, function: &FunctionFlow, ends: &[End], effects: &mut Effects) -> Option<LiveSet> {
     let heights = StackHeights::around(image, function.parts.iter().map(|part| part.start));
     let cfg = &function.cfg;
@@ -320,7 +334,8 @@ fn clobbers(bodies: &[Body], callers: &[Vec<usize>]) -> Vec<LiveSet> {
     clobbers
 }
 
-/// Registers that may have been set at the end of each block of a function, since a call has overwritten them.
+/// Registers that may have been set at the end of each block of a function, since a call has
+/// overwritten them.
 fn set_before_ends(
     flow: &ModuleFlow,
     bodies: &[Body],
@@ -369,10 +384,12 @@ struct Conventions<'a> {
     at_return: Vec<LiveSet>,
 }
 
-/// What is asked of the module. Each question is answered for every block, by the least set that agrees with itself.
+/// What is asked of the module. Each question is answered for every block, by the least set that
+/// agrees with itself.
 #[derive(Clone, Copy)]
 enum Question<'a> {
-    /// What is read before it is written by the function and its callees; and by whatever is behind jumps to unknown places, or not.
+    /// What is read before it is written by the function and its callees; and by whatever is behind
+    /// jumps to unknown places, or not.
     ReadByCallees { has_unknown: bool },
     /// What is read by the callers, too, as far as that is known.
     ReadByCallers { callees: &'a Solution<'a> },

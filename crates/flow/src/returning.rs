@@ -1,13 +1,16 @@
 //! Where code returns to that has no unwind information: found by running it to its return.
 //!
-//! Hand-written assembly (of codecs, of big numbers) often has no call frame information, and frames that no pattern of prologues covers: the stack pointer is
-//! aligned and the old one kept in memory. But when a thread is interrupted, its registers and its stack are known. So the code is followed from there
-//! on, and what it does to registers and stack is done to copies of them, as far as it is known: moves, additions of constants, pushes and pops. Everything
-//! else makes its results unknown. A callee is taken to keep to the calling convention, and stores through unknown pointers not to touch the frame. Of a
-//! branch both sides are tried, of a loop one round. At a return, the word that the stack pointer points to is where the function returns to.
+//! Hand-written assembly (of codecs, of big numbers) often has no call frame information, and
+//! frames that no pattern of prologues covers: the stack pointer is aligned and the old one kept in
+//! memory. But when a thread is interrupted, its registers and its stack are known. So the code is
+//! followed from there on, and what it does to registers and stack is done to copies of them, as
+//! far as it is known: moves, additions of constants, pushes and pops. Everything else makes its
+//! results unknown. A callee is taken to keep to the calling convention, and stores through unknown
+//! pointers not to touch the frame. Of a branch both sides are tried, of a loop one round. At a
+//! return, the word that the stack pointer points to is where the function returns to.
 //!
-//! What is behind a call that does not return, or another mistake, leads to a wrong word. The caller says whether a word is an address behind a
-//! call, and the search goes on if it is not.
+//! What is behind a call that does not return, or another mistake, leads to a wrong word. The
+//! caller says whether a word is an address behind a call, and the search goes on if it is not.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
@@ -251,7 +254,8 @@ mod tests {
         assert_eq!((found.registers[0], found.registers[12]), (None, Some(7)));
     }
 
-    /// As in libjpeg-turbo: the stack pointer before it was aligned is in the first word of the frame.
+    /// As in libjpeg-turbo: the stack pointer before it was aligned is in the first word of the
+    /// frame.
     #[test]
     fn an_aligned_stack_is_left_by_the_pointer_that_was_kept() {
         // (interrupted) mov rsp, rbp; pop rsp; pop rbp; ret

@@ -1,8 +1,8 @@
 //! A first look at each piece of code by itself: what it calls, jumps to and points at.
 //!
-//! The look assumes that calls return (except of imports known not to) and resolves no jump tables; code behind unknown jumps
-//! is decoded as a gap. The result is enough to find more functions, to see which pieces belong together and to work out which
-//! functions return.
+//! The look assumes that calls return (except of imports known not to) and resolves no jump tables;
+//! code behind unknown jumps is decoded as a gap. The result is enough to find more functions, to
+//! see which pieces belong together and to work out which functions return.
 
 use iced_x86::{Instruction, Mnemonic, OpKind};
 use image::{Image, ImageKind, Svma};
@@ -17,7 +17,8 @@ use crate::transfer::Transfer;
 #[derive(Debug)]
 pub(crate) struct Scouted {
     pub cfg: Cfg,
-    /// Targets of direct calls. Those seen only in gaps come with `false`: they may be misread data.
+    /// Targets of direct calls. Those seen only in gaps come with `false`: they may be misread
+    /// data.
     pub calls: Vec<(Svma, bool)>,
     /// Jumps to elsewhere.
     pub exits: Vec<Exit>,

@@ -1,13 +1,15 @@
 //! Stack height by unwind information: is the frame torn down at this point?
 //!
-//! A jump to another function is a tail call only if the stack pointer is where it was on entry, because only then does the
-//! callee return to our caller. Unwind rows state it exactly: the canonical frame address (CFA) is the stack pointer plus 8.
+//! A jump to another function is a tail call only if the stack pointer is where it was on entry,
+//! because only then does the callee return to our caller. Unwind rows state it exactly: the
+//! canonical frame address (CFA) is the stack pointer plus 8.
 
 use image::{Cfa, Frame, Image, Svma, UnwindRow};
 
 const DWARF_RSP: u16 = 7;
 
-/// Whether an unwind entry begins like a function, with nothing but the return address on the stack.
+/// Whether an unwind entry begins like a function, with nothing but the return address on the
+/// stack.
 pub(crate) fn is_at_entry_height_at_start(image: &Image<'_>, frame: usize) -> bool {
     let start = image.frames().get(frame).map(|frame| frame.range.start);
     start.and_then(|start| StackHeights::new(image, [frame]).at_entry(start)) != Some(false)
@@ -20,7 +22,8 @@ pub(crate) struct StackHeights {
 }
 
 impl StackHeights {
-    /// Reads the rows of the unwind entries with these indices. Rows that cannot be read are missing.
+    /// Reads the rows of the unwind entries with these indices. Rows that cannot be read are
+    /// missing.
     pub fn new(image: &Image<'_>, frames: impl IntoIterator<Item = usize>) -> StackHeights {
         StackHeights::of_frames(image, frames.into_iter().filter_map(|index| image.frames().get(index)))
     }

@@ -1,9 +1,11 @@
 //! What an instruction waits for, and how long others wait for it.
 //!
-//! Enough for a model of a processor that runs instructions as soon as their inputs are there: inputs and outputs as numbers of *places*
-//! (registers, flags, and words of the stack and of the file's data, which forward what was stored there to who loads it), and the
-//! time from one to the other. Latencies are those that current processors have in common, with everything in the first-level cache. What
-//! stands where in memory by other registers is not known; such stores and loads are taken to be of different places.
+//! Enough for a model of a processor that runs instructions as soon as their inputs are there:
+//! inputs and outputs as numbers of *places* (registers, flags, and words of the stack and of the
+//! file's data, which forward what was stored there to who loads it), and the time from one to the
+//! other. Latencies are those that current processors have in common, with everything in the
+//! first-level cache. What stands where in memory by other registers is not known; such stores and
+//! loads are taken to be of different places.
 
 use iced_x86::{
     CpuidFeature, Instruction, InstructionInfo, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -13,7 +15,8 @@ use iced_x86::{
 /// Number of places.
 pub const N_PLACES: usize = 256;
 
-/// See the module's header. Inputs and outputs beyond the arrays are left out; unused entries have [`Timing::NO_PLACE`].
+/// See the module's header. Inputs and outputs beyond the arrays are left out; unused entries have
+/// [`Timing::NO_PLACE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Places that must be ready.
@@ -138,13 +141,15 @@ fn place(register: Register) -> Option<u8> {
     }
 }
 
-/// Processors keep the stack pointer of pushes, pops, calls and returns apart, so that nothing waits for it.
+/// Processors keep the stack pointer of pushes, pops, calls and returns apart, so that nothing
+/// waits for it.
 fn is_stack_engine(insn: &Instruction, used: &UsedRegister) -> bool {
     used.register() == Register::RSP && insn.is_stack_instruction() && insn.mnemonic() != Mnemonic::Leave
 }
 
-/// The place of a word that is found by the stack or frame pointer alone, or is fixed. Pushes and pops have their displacement from a stack pointer
-/// that moves, and others of the same number lie between them: they are left out.
+/// The place of a word that is found by the stack or frame pointer alone, or is fixed. Pushes and
+/// pops have their displacement from a stack pointer that moves, and others of the same number lie
+/// between them: they are left out.
 fn word(insn: &Instruction, base: Register, index: Register, displacement: u64) -> Option<u8> {
     let is_known = match base {
         Register::RSP => !insn.is_stack_instruction(),

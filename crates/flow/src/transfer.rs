@@ -1,8 +1,9 @@
 //! What one instruction does to the program counter.
 //!
-//! iced's [`FlowControl`] answers a nearby question; this module settles the cases where a profiler of user-space code needs
-//! another answer: `syscall` is not a call, `int3` and `int n` come back, `hlt` does not, `xbegin` can branch, and a call of
-//! the next instruction (to learn the program counter) is no call at all.
+//! iced's [`FlowControl`] answers a nearby question; this module settles the cases where a profiler
+//! of user-space code needs another answer: `syscall` is not a call, `int3` and `int n` come back,
+//! `hlt` does not, `xbegin` can branch, and a call of the next instruction (to learn the program
+//! counter) is no call at all.
 
 use iced_x86::{Code, FlowControl, Instruction};
 use image::Svma;
@@ -53,8 +54,8 @@ impl Transfer {
 
     /// Whether a basic block ends here.
     ///
-    /// Calls end blocks: their return site is where a callee comes back, where an exception does not, and where a copy of the
-    /// code must be enterable.
+    /// Calls end blocks: their return site is where a callee comes back, where an exception does
+    /// not, and where a copy of the code must be enterable.
     #[must_use]
     pub fn ends_block(self) -> bool {
         self != Transfer::Next

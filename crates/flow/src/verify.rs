@@ -1,11 +1,15 @@
 //! Checks that a control-flow graph says what the bytes say.
 //!
-//! The graph is compared with a fresh decoding of its blocks, by other means than it was built with:
+//! The graph is compared with a fresh decoding of its blocks, by other means than it was built
+//! with:
 //!
-//! * blocks lie in the function's parts, are sorted, and are as many instructions long as they claim;
+//! * blocks lie in the function's parts, are sorted, and are as many instructions long as they
+//!   claim;
 //! * only the last instruction of a block ends a block, and it does what the block claims;
-//! * the edges out of a block are exactly those that its last instruction allows, each to the start of the block at its target;
-//! * every entry kind has its block, the primary entry first; every block is reachable; no edge occurs twice.
+//! * the edges out of a block are exactly those that its last instruction allows, each to the start
+//!   of the block at its target;
+//! * every entry kind has its block, the primary entry first; every block is reachable; no edge
+//!   occurs twice.
 //!
 //! A fault is a bug in this crate, whatever the input.
 

@@ -1,4 +1,5 @@
-//! Call graph facts and check placement: the paper's example, and soundness of every policy meant for use.
+//! Call graph facts and check placement: the paper's example, and soundness of every policy meant
+//! for use.
 
 mod random_graphs;
 
@@ -150,7 +151,8 @@ proptest! {
     }
 }
 
-/// Figure 5 of the paper: main calls check, and check, match and substitute call each other in a ring.
+/// Figure 5 of the paper: main calls check, and check, match and substitute call each other in a
+/// ring.
 #[test]
 fn sequitur_example() {
     let [main, check, match_digram, substitute, delete_digram] = [0, 1, 2, 3, 4];

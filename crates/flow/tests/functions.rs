@@ -72,7 +72,8 @@ fn overlapping_instructions_are_both_decoded() {
     assert!(edges(f).contains(&(single, EdgeKind::FallThrough, Some(joined))));
 }
 
-/// Split-off code as gcc lays it out: an unwind entry of its own, entered with a frame in place; symbols stripped.
+/// Split-off code as gcc lays it out: an unwind entry of its own, entered with a frame in place;
+/// symbols stripped.
 #[test]
 fn cold_part_of_a_stripped_function() {
     let source = "

@@ -20,8 +20,8 @@ fn analysed(graph: &Digraph) -> (Order, Dominators, Loops) {
     (order, dominators, loops)
 }
 
-/// The same graph for petgraph, without the edges for which `keep` is false; the node after all blocks is a root above
-/// the entries.
+/// The same graph for petgraph, without the edges for which `keep` is false; the node after all
+/// blocks is a root above the entries.
 fn petgraph_of(graph: &Digraph, keep: impl Fn(usize) -> bool) -> (DiGraph<(), ()>, NodeIndex) {
     let mut other = DiGraph::new();
     for _ in graph.blocks() {
@@ -39,7 +39,8 @@ fn petgraph_of(graph: &Digraph, keep: impl Fn(usize) -> bool) -> (DiGraph<(), ()
     (other, root)
 }
 
-/// The blocks that can get back to `header` without leaving its subtree of the depth-first tree, by that definition.
+/// The blocks that can get back to `header` without leaving its subtree of the depth-first tree, by
+/// that definition.
 fn loop_by_definition(graph: &Digraph, order: &Order, header: BlockId) -> BTreeSet<BlockId> {
     let in_subtree = |block: BlockId| {
         let mut ancestors = std::iter::successors(Some(block), |&at| order.tree_parent(at));
@@ -177,9 +178,9 @@ fn self_loop_is_a_loop_of_one_block() {
     assert_eq!(loops.depth(BlockId(0)), 0);
 }
 
-/// 30,000 nested loops, each also entered from the side by an edge from the first block; and a row of checks with a
-/// common exit. A method that looks at an edge once per enclosing loop, or walks dominator chains edge by edge, would
-/// need 10^9 steps.
+/// 30,000 nested loops, each also entered from the side by an edge from the first block; and a row
+/// of checks with a common exit. A method that looks at an edge once per enclosing loop, or walks
+/// dominator chains edge by edge, would need 10^9 steps.
 #[test]
 fn deep_nests_are_not_quadratic() {
     let n = 60_000;

@@ -1,5 +1,5 @@
-//! Path numbering: numbers are dense, unique and invertible, and simulated instrumentation counts exactly what a trace
-//! contains.
+//! Path numbering: numbers are dense, unique and invertible, and simulated instrumentation counts
+//! exactly what a trace contains.
 
 mod random_graphs;
 
@@ -43,7 +43,8 @@ fn any_limit() -> impl Strategy<Value = u64> {
     prop_oneof![2 => 2..50u64, 1 => 50..FEW, 2 => Just(DEFAULT_MAX_PATHS)]
 }
 
-/// All paths by depth-first enumeration, from the graph and the cut edges alone; `None` if there are many.
+/// All paths by depth-first enumeration, from the graph and the cut edges alone; `None` if there
+/// are many.
 fn enumerate_paths(plan: &PathPlan) -> Option<BTreeSet<Path>> {
     let graph = plan.graph();
     let is_start =
@@ -92,7 +93,8 @@ impl Machine<'_> {
     }
 }
 
-/// Runs a walk through both placements at once, comparing every prefix and, at the end, every count with the trace.
+/// Runs a walk through both placements at once, comparing every prefix and, at the end, every count
+/// with the trace.
 fn run_walk(plan: &PathPlan, weights: &[u64], choices: &[u32]) {
     let graph = plan.graph();
     let placements = placements(plan, weights);
@@ -351,7 +353,8 @@ fn loop_around_a_diamond() {
     assert_eq!(starts, [0, 1]);
 }
 
-/// Two loops in a row, 1..=2 and 3..=3, inside an outer loop 0..=4: edges weigh as much as the loop that they stay in.
+/// Two loops in a row, 1..=2 and 3..=3, inside an outer loop 0..=4: edges weigh as much as the loop
+/// that they stay in.
 #[test]
 fn estimated_weights_follow_loop_depth() {
     let edges = [(0, 1), (1, 2), (2, 1), (2, 3), (3, 3), (3, 4), (4, 0)];
@@ -407,7 +410,8 @@ fn huge_ladders_get_few_cuts() {
     }
 }
 
-/// When one arm of each diamond almost never runs, cutting those arms beats cutting where all paths meet.
+/// When one arm of each diamond almost never runs, cutting those arms beats cutting where all paths
+/// meet.
 #[test]
 fn cold_edges_are_cut_first() {
     let graph = ladder(64);

@@ -1,4 +1,5 @@
-//! The whole analysis on programs and libraries as they are installed: every graph and every numbering verified.
+//! The whole analysis on programs and libraries as they are installed: every graph and every
+//! numbering verified.
 
 use flow::Sequential;
 use flow::order::Order;

@@ -13,7 +13,8 @@ enum Found {
     Unresolved(Reason),
 }
 
-/// Assembles `body` as function `f`, in which every `L?` is a label, and tells what became of its last indirect jump.
+/// Assembles `body` as function `f`, in which every `L?` is a label, and tells what became of its
+/// last indirect jump.
 fn find(body: &str) -> Found {
     const LABELS: [&str; 6] = ["L0", "L1", "L2", "L3", "L4", "L5"];
     let globals: String = LABELS
@@ -175,7 +176,8 @@ fn computed_block_address_without_a_table() {
     assert_eq!(found, table(&["L0", "L1", "L2"], 3, Bound::Width));
 }
 
-/// gcc keeps the table's address in a register that this callee does not touch, though the convention would let it.
+/// gcc keeps the table's address in a register that this callee does not touch, though the
+/// convention would let it.
 #[test]
 fn table_address_kept_across_a_call() {
     let body = "lea T(%rip),%rsi; 1: movzbl (%rcx),%eax; inc %rcx; sub $97,%eax; cmp $3,%al; ja L3; movzbl %al,%eax
@@ -184,7 +186,8 @@ fn table_address_kept_across_a_call() {
     assert_eq!(find(&format!("{body}{arms}{RELATIVE}")), table(&["L0", "L1", "L2"], 4, Bound::Compared));
 }
 
-/// A state machine: the state number lives in one register and its extension in another, and only one of them is compared.
+/// A state machine: the state number lives in one register and its extension in another, and only
+/// one of them is compared.
 #[test]
 fn bound_on_the_twin_of_the_index() {
     let body = "xor %ebp,%ebp; xor %r12d,%r12d; lea T(%rip),%rdx; 1: cmp $3,%ebp; ja L3; movslq (%rdx,%r12,4),%rax
@@ -205,7 +208,8 @@ fn tail_calls_through_pointers() {
     );
 }
 
-/// gcc keeps values over a call in registers that the callee does not touch (`-fipa-ra`), and so does the code of a jump through a table.
+/// gcc keeps values over a call in registers that the callee does not touch (`-fipa-ra`), and so
+/// does the code of a jump through a table.
 #[test]
 fn table_address_kept_over_a_call() {
     let kept = ".hidden other; cmp $3,%edi; ja L3; mov %edi,%esi; lea T(%rip),%rcx; call other; jmp *(%rcx,%rsi,8)\n";
@@ -253,7 +257,8 @@ fn arithmetic_on_a_module_address_is_not_guessed() {
     assert_eq!(find(body), Found::Unresolved(Reason::NotATable));
 }
 
-/// A switch and a computed goto in C, at several optimization levels, with and without position independence.
+/// A switch and a computed goto in C, at several optimization levels, with and without position
+/// independence.
 #[test]
 fn gcc_output() {
     let source = r#"

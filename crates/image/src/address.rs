@@ -1,9 +1,10 @@
 //! Addresses as a file states them.
 //!
-//! strobe meets three address spaces: offsets in a file, addresses stated in the file (`Svma`, "stated virtual memory
-//! address") and addresses in a running process. Only the second kind exists in this crate, and it is a type of its own so that
-//! the others cannot be mixed in. Arithmetic wraps: a hostile file states any number it likes, and an absurd sum is then simply
-//! an address where nothing is mapped.
+//! strobe meets three address spaces: offsets in a file, addresses stated in the file (`Svma`,
+//! "stated virtual memory address") and addresses in a running process. Only the second kind exists
+//! in this crate, and it is a type of its own so that the others cannot be mixed in. Arithmetic
+//! wraps: a hostile file states any number it likes, and an absurd sum is then simply an address
+//! where nothing is mapped.
 
 use std::fmt;
 use std::ops::Sub;

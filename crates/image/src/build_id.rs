@@ -56,7 +56,8 @@ impl fmt::Debug for BuildId {
     }
 }
 
-/// A note is three 32-bit words (name length, content length, type), the name and the content, each padded.
+/// A note is three 32-bit words (name length, content length, type), the name and the content, each
+/// padded.
 fn find_note(mut notes: &[u8], align: usize) -> Option<BuildId> {
     loop {
         let (name_len, rest) = notes.split_first_chunk::<4>()?;

@@ -1,6 +1,7 @@
 //! Where more symbols are: in a compressed section, or in files beside this one.
 //!
-//! This crate opens no files. [`DebugLinks`] says which ones to look for; the caller finds them and hands over their bytes.
+//! This crate opens no files. [`DebugLinks`] says which ones to look for; the caller finds them and
+//! hands over their bytes.
 
 use crate::elf::{Elf, c_string};
 use crate::memory::Memory;
@@ -26,11 +27,13 @@ pub struct DebugLinks {
     pub build_id_path: Option<String>,
     /// The file that `.gnu_debuglink` names.
     pub debug_link: Option<DebugLink>,
-    /// The file shared between several debug files that `.gnu_debugaltlink` names; it belongs to the line table.
+    /// The file shared between several debug files that `.gnu_debugaltlink` names; it belongs to
+    /// the line table.
     pub alternate: Option<AlternateLink>,
 }
 
-/// A debug file by name, looked for beside the image, in `.debug` beside it, and below the debug directory.
+/// A debug file by name, looked for beside the image, in `.debug` beside it, and below the debug
+/// directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DebugLink {
     /// File name without folder.
@@ -49,7 +52,8 @@ pub struct AlternateLink {
 }
 
 impl DebugLinks {
-    /// The links of any x86-64 ELF file: an image, or a debug file, which may name an alternate in turn.
+    /// The links of any x86-64 ELF file: an image, or a debug file, which may name an alternate in
+    /// turn.
     pub fn of_file(data: &[u8]) -> Result<DebugLinks, Error> {
         let elf = Elf::parse(data, &mut Problems::default())?;
         Ok(DebugLinks::new(&elf))
@@ -80,7 +84,8 @@ fn alternate_link(bytes: &[u8]) -> Option<AlternateLink> {
     Some(AlternateLink { path, build_id })
 }
 
-/// The symbols in `.gnu_debugdata`: a stripped ELF file, compressed with xz, that holds a symbol table and little else.
+/// The symbols in `.gnu_debugdata`: a stripped ELF file, compressed with xz, that holds a symbol
+/// table and little else.
 pub(crate) fn debug_data_symbols(elf: &Elf<'_>, memory: &Memory<'_>, problems: &mut Problems) -> Vec<Symbol<'static>> {
     let Some((_, packed)) = elf.section_named(".gnu_debugdata") else { return Vec::new() };
     let mut inner_problems = Problems::default();

@@ -1,8 +1,9 @@
-//! The dynamic section: what the loader reads, and therefore what is left of a file without section headers.
+//! The dynamic section: what the loader reads, and therefore what is left of a file without section
+//! headers.
 //!
-//! Every table is found by address through the segments, never through sections, so that a file stripped of its section headers
-//! keeps its imports, exports, relocations and initializers. Only the length of the dynamic symbol table is not stated there: it
-//! follows from the hash tables.
+//! Every table is found by address through the segments, never through sections, so that a file
+//! stripped of its section headers keeps its imports, exports, relocations and initializers. Only
+//! the length of the dynamic symbol table is not stated there: it follows from the hash tables.
 
 use crate::elf::{Elf, records};
 use crate::memory::Memory;
@@ -111,8 +112,9 @@ impl Dynamic {
         }
     }
 
-    /// The dynamic symbol table, as far as a hash table says that it goes. A table for lookups by name does not count symbols that are
-    /// only imported; if it holds no others, the string table is taken for the end, which all linkers put right behind.
+    /// The dynamic symbol table, as far as a hash table says that it goes. A table for lookups by
+    /// name does not count symbols that are only imported; if it holds no others, the string table
+    /// is taken for the end, which all linkers put right behind.
     pub(crate) fn symbol_bytes<'data>(&self, memory: &Memory<'data>) -> Option<&'data [u8]> {
         let at = self.symbols?;
         let count = self
@@ -132,8 +134,8 @@ fn sysv_symbol_count(memory: &Memory<'_>, hash: Svma) -> Option<u64> {
     half_word(memory, hash.offset(4)).map(u64::from)
 }
 
-/// The GNU hash table covers the symbols from `first_hashed` on, in chains whose last entry is odd; the highest chain ends the table.
-/// `None` if there is no chain.
+/// The GNU hash table covers the symbols from `first_hashed` on, in chains whose last entry is odd;
+/// the highest chain ends the table. `None` if there is no chain.
 fn gnu_symbol_count(memory: &Memory<'_>, hash: Svma) -> Option<u64> {
     let bucket_count = half_word(memory, hash)?;
     let first_hashed = half_word(memory, hash.offset(4))?;

@@ -1,7 +1,8 @@
 //! The outermost layer of a file: identification, program headers, section headers.
 //!
-//! Nothing here allocates by a count that the file states: tables are slices of the given bytes, cut to what is really there. The
-//! only hard requirements are those of [`identify`]; a bad table is a [`ProblemKind`] and an empty slice.
+//! Nothing here allocates by a count that the file states: tables are slices of the given bytes,
+//! cut to what is really there. The only hard requirements are those of [`identify`]; a bad table
+//! is a [`ProblemKind`] and an empty slice.
 
 use crate::problem::{ProblemKind, Problems};
 use crate::{Error, Svma, SvmaRange};

@@ -1,7 +1,8 @@
 //! Why a file, or a part of one, cannot be used.
 //!
-//! Errors are for what was asked and cannot be given; what is merely damaged beside it is a [`Problem`](crate::Problem) of the
-//! image. Each message names the cause and what to do, on one line, without the file's name, which only the caller knows.
+//! Errors are for what was asked and cannot be given; what is merely damaged beside it is a
+//! [`Problem`](crate::Problem) of the image. Each message names the cause and what to do, on one
+//! line, without the file's name, which only the caller knows.
 
 use crate::{BuildId, Svma};
 use std::fmt;

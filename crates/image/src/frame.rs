@@ -1,11 +1,13 @@
 //! Frames: what `.eh_frame` says about each stretch of code.
 //!
-//! The table is found by its section or, without section headers, through `PT_GNU_EH_FRAME`. It is walked entry by entry here,
-//! and only the insides of an entry are left to gimli, so that one bad entry costs that entry and not the rest. An entry may only
-//! refer to a common entry met earlier in the walk; that is what the format demands, and it keeps the cost linear.
+//! The table is found by its section or, without section headers, through `PT_GNU_EH_FRAME`. It is
+//! walked entry by entry here, and only the insides of an entry are left to gimli, so that one bad
+//! entry costs that entry and not the rest. An entry may only refer to a common entry met earlier
+//! in the walk; that is what the format demands, and it keeps the cost linear.
 //!
-//! Frames are disjoint and sorted. An unwinder takes the last entry that starts at or before an address, so of two entries
-//! with one start the first is kept, and an entry that runs into the next is cut there.
+//! Frames are disjoint and sorted. An unwinder takes the last entry that starts at or before an
+//! address, so of two entries with one start the first is kept, and an entry that runs into the
+//! next is cut there.
 
 use crate::address::find_range;
 use crate::elf::Elf;
@@ -21,7 +23,8 @@ pub(crate) type Reader<'data> = EndianSlice<'data, LittleEndian>;
 type CommonEntry<'data> = gimli::CommonInformationEntry<Reader<'data>>;
 type FrameEntry<'data> = gimli::FrameDescriptionEntry<Reader<'data>>;
 
-/// A stretch of code with one unwind description: a function, a part of one, or a whole linkage table.
+/// A stretch of code with one unwind description: a function, a part of one, or a whole linkage
+/// table.
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The code described.
@@ -176,7 +179,8 @@ enum Extent {
     CutOff,
 }
 
-/// Length and kind of the entry at `offset`: a 32-bit length, or an escape and a 64-bit one, then an id that is 0 in common entries.
+/// Length and kind of the entry at `offset`: a 32-bit length, or an escape and a 64-bit one, then
+/// an id that is 0 in common entries.
 fn entry_extent(section: &[u8], offset: usize) -> Extent {
     let read = || {
         let (len, rest) = section.get(offset..)?.split_first_chunk::<4>()?;

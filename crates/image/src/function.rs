@@ -1,7 +1,7 @@
 //! Function starts that the file itself states, before any instruction is decoded.
 //!
-//! The union of symbols, unwind entries, linkage table stubs, the entry point, and the functions that start-up and exit call.
-//! What decoding adds (targets of direct calls) is not known here.
+//! The union of symbols, unwind entries, linkage table stubs, the entry point, and the functions
+//! that start-up and exit call. What decoding adds (targets of direct calls) is not known here.
 
 use crate::address::find_range;
 use crate::frame::Frame;
@@ -16,7 +16,8 @@ use std::fmt;
 pub struct FunctionSeed {
     /// First instruction.
     pub start: Svma,
-    /// Length in bytes: that of the unwind entry, else of a symbol, never beyond the end of its code region.
+    /// Length in bytes: that of the unwind entry, else of a symbol, never beyond the end of its
+    /// code region.
     pub size: Option<u64>,
     /// Who states it.
     pub sources: Sources,
@@ -163,7 +164,8 @@ fn merge(claims: &[Claim], code: &[CodeRegion<'_>]) -> Option<FunctionSeed> {
     })
 }
 
-/// A typed symbol says so; an untyped one is taken for a function if it is visible to other files and no label inside a frame.
+/// A typed symbol says so; an untyped one is taken for a function if it is visible to other files
+/// and no label inside a frame.
 fn is_function(symbol: &Symbol<'_>, frames: &[Frame]) -> bool {
     match symbol.kind {
         SymbolKind::Function | SymbolKind::IndirectFunction => true,

@@ -1,8 +1,9 @@
 //! The image: everything a file states about its code, in one value.
 //!
-//! [`Image::parse`] runs the readers of the other modules in the order of their needs: headers, memory, dynamic section,
-//! relocations, linkage stubs, frames, symbols; then [`Image::index_names`] merges symbols and frames into functions. Adding a debug file
-//! repeats only that last step. Everything is computed once; all queries are searches in sorted lists.
+//! [`Image::parse`] runs the readers of the other modules in the order of their needs: headers,
+//! memory, dynamic section, relocations, linkage stubs, frames, symbols; then
+//! [`Image::index_names`] merges symbols and frames into functions. Adding a debug file repeats
+//! only that last step. Everything is computed once; all queries are searches in sorted lists.
 
 use crate::debug::{debug_data_symbols, debug_file_symbols};
 use crate::dynamic::Dynamic;
@@ -52,8 +53,8 @@ pub enum ImageKind {
 }
 
 impl<'data> Image<'data> {
-    /// Reads a file. Fails only if it is no x86-64 program or shared library; what is damaged inside is left out and counted in
-    /// [`Image::problems`].
+    /// Reads a file. Fails only if it is no x86-64 program or shared library; what is damaged
+    /// inside is left out and counted in [`Image::problems`].
     pub fn parse(data: &'data [u8]) -> Result<Image<'data>, Error> {
         let mut problems = Problems::default();
         let elf = Elf::parse(data, &mut problems)?;
@@ -93,7 +94,8 @@ impl<'data> Image<'data> {
         Ok(image)
     }
 
-    /// Adds the symbols of a separate debug file, which must have the image's build-id or the checksum of its `.gnu_debuglink`.
+    /// Adds the symbols of a separate debug file, which must have the image's build-id or the
+    /// checksum of its `.gnu_debuglink`.
     pub fn with_debug_file(mut self, data: &'data [u8]) -> Result<Image<'data>, Error> {
         let symbols = debug_file_symbols(&self.elf, data, &self.memory, &mut self.problems)?;
         self.symbols.extend(symbols);
@@ -141,30 +143,35 @@ impl<'data> Image<'data> {
         &self.code
     }
 
-    /// Bytes of the file that are loaded at `at`; `None` unless all `len` lie in one segment and in the file.
+    /// Bytes of the file that are loaded at `at`; `None` unless all `len` lie in one segment and in
+    /// the file.
     pub fn read(&self, at: Svma, len: usize) -> Option<&'data [u8]> {
         self.memory.read(at, len)
     }
 
-    /// The pointer stored at `at` once the image is loaded, as an address of this module. `None` where no pointer is known to be: in a
-    /// position-independent image every pointer has a relocation. In an image at fixed addresses it is the word itself.
+    /// The pointer stored at `at` once the image is loaded, as an address of this module. `None`
+    /// where no pointer is known to be: in a position-independent image every pointer has a
+    /// relocation. In an image at fixed addresses it is the word itself.
     pub fn pointer_at(&self, at: Svma) -> Option<Svma> {
         pointer::pointer_at(self, at)
     }
 
-    /// The name of the symbol that the loader binds the slot to, if another module may provide it. Unversioned and mangled.
+    /// The name of the symbol that the loader binds the slot to, if another module may provide it.
+    /// Unversioned and mangled.
     pub fn import_at(&self, slot: Svma) -> Option<&'data str> {
         self.relocations.import(self.relocations.bound_at(slot)?)
     }
 
-    /// The address that the loader binds the slot to, if this module defines the symbol (another may still take precedence, see
-    /// [`Image::import_at`]). A slot whose value is computed by a resolver has no known target.
+    /// The address that the loader binds the slot to, if this module defines the symbol (another
+    /// may still take precedence, see [`Image::import_at`]). A slot whose value is computed by a
+    /// resolver has no known target.
     pub fn slot_target(&self, slot: Svma) -> Option<Svma> {
         self.relocations.definition(self.relocations.bound_at(slot)?)
     }
 
-    /// Every word in data that points to code, as (location, target), sorted by location. Exact in a position-independent image;
-    /// in one at fixed addresses every aligned word that looks like a code address counts.
+    /// Every word in data that points to code, as (location, target), sorted by location. Exact in
+    /// a position-independent image; in one at fixed addresses every aligned word that looks like a
+    /// code address counts.
     pub fn code_pointers(&self) -> Vec<(Svma, Svma)> {
         pointer::code_pointers(self)
     }
@@ -174,7 +181,8 @@ impl<'data> Image<'data> {
         &self.stubs
     }
 
-    /// Named addresses, sorted by address, the name to show first; the same name may come from several tables.
+    /// Named addresses, sorted by address, the name to show first; the same name may come from
+    /// several tables.
     pub fn symbols(&self) -> &[Symbol<'data>] {
         &self.symbols
     }
@@ -237,7 +245,8 @@ impl<'data> Image<'data> {
         });
     }
 
-    /// Function starts without symbol or length: the entry point, what start-up and exit call, and resolvers.
+    /// Function starts without symbol or length: the entry point, what start-up and exit call, and
+    /// resolvers.
     fn bare_starts(&self) -> Vec<(Svma, Sources)> {
         let dynamic = &self.dynamic;
         let section =
@@ -269,7 +278,8 @@ fn kind_of(elf: &Elf<'_>, dynamic: Option<&Dynamic>) -> ImageKind {
         return ImageKind::Executable;
     }
     let has_interpreter = elf.program_header(elf::PT_INTERP).is_some();
-    // The C library is a shared object that names an interpreter, so that it can be run to print its version.
+    // The C library is a shared object that names an interpreter, so that it can be run to print
+    // its version.
     let is_program = dynamic.is_none_or(|dynamic| dynamic.is_pie || (has_interpreter && !dynamic.has_soname));
     if is_program { ImageKind::PositionIndependentExecutable } else { ImageKind::SharedObject }
 }

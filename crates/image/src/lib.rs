@@ -1,12 +1,14 @@
 //! ELF, DWARF and unwind tables of x86-64 programs and libraries, as plain values.
 //!
-//! Bytes in, values out: no file is opened, no clock read, nothing panics. Files are hostile until shown otherwise, so every count
-//! and offset in them is checked against the bytes that are there; what is damaged is left out and counted, and the cost of
-//! reading stays near linear in the size of the file.
+//! Bytes in, values out: no file is opened, no clock read, nothing panics. Files are hostile until
+//! shown otherwise, so every count and offset in them is checked against the bytes that are there;
+//! what is damaged is left out and counted, and the cost of reading stays near linear in the size
+//! of the file.
 //!
-//! [`Image`] is the way in. It states where code is ([`Image::code_regions`]), where functions start ([`Image::functions`]) and what they
-//! are called ([`Image::name_of`]), what stored pointers will point to ([`Image::pointer_at`]), and how frames unwind
-//! ([`Image::unwind_rows`], [`Image::call_sites`]). [`LineTable`] maps addresses to source lines and inlined functions.
+//! [`Image`] is the way in. It states where code is ([`Image::code_regions`]), where functions
+//! start ([`Image::functions`]) and what they are called ([`Image::name_of`]), what stored pointers
+//! will point to ([`Image::pointer_at`]), and how frames unwind ([`Image::unwind_rows`],
+//! [`Image::call_sites`]). [`LineTable`] maps addresses to source lines and inlined functions.
 //!
 //! ```
 //! let program = std::fs::read("/proc/self/exe").expect("a running program has a file");

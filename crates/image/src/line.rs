@@ -1,8 +1,9 @@
 //! Source lines and inlined functions, from DWARF.
 //!
-//! The table owns its sections: compressed ones have to be unpacked anyway, and a table without a lifetime can be kept beside the
-//! image it describes. Only the sections that line lookup reads are copied. What compressed sections claim to unpack to
-//! is limited to a multiple of the file before anything is allocated.
+//! The table owns its sections: compressed ones have to be unpacked anyway, and a table without a
+//! lifetime can be kept beside the image it describes. Only the sections that line lookup reads are
+//! copied. What compressed sections claim to unpack to is limited to a multiple of the file before
+//! anything is allocated.
 
 use crate::elf::Elf;
 use crate::name::demangle;
@@ -44,7 +45,8 @@ pub struct SourceFrame {
 }
 
 impl LineTable {
-    /// Reads the sections of an image or debug file, and of the alternate file that it names, if there is one.
+    /// Reads the sections of an image or debug file, and of the alternate file that it names, if
+    /// there is one.
     pub fn new(data: &[u8], alternate: Option<&[u8]>) -> Result<LineTable, Error> {
         let mut dwarf = load(data)?;
         if gimli::Reader::is_empty(dwarf.debug_line.reader()) {
@@ -57,7 +59,8 @@ impl LineTable {
         Ok(LineTable { context })
     }
 
-    /// The frames at an address, the innermost inlined function first; empty where the compiler recorded nothing.
+    /// The frames at an address, the innermost inlined function first; empty where the compiler
+    /// recorded nothing.
     pub fn frames_at(&self, address: Svma) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
         // The lookup computes the address after the one asked for.
@@ -101,7 +104,8 @@ fn load(data: &[u8]) -> Result<Dwarf<Reader>, Error> {
     })
 }
 
-/// Whether a section of this name is read for source lines and inlined functions; others need not be unpacked.
+/// Whether a section of this name is read for source lines and inlined functions; others need not
+/// be unpacked.
 #[must_use]
 pub fn is_line_section(name: &str) -> bool {
     const USED: [SectionId; 10] = [

@@ -1,9 +1,11 @@
-//! Exception tables (the "language-specific data area" of the C++ ABI, which C, Rust, Ada and D share).
+//! Exception tables (the "language-specific data area" of the C++ ABI, which C, Rust, Ada and D
+//! share).
 //!
-//! The table of a frame lists call sites in ascending order; each may name a landing pad, where the unwinder resumes when an
-//! exception passes. Landing pads are relative to `LPStart`, which is the frame's start unless the table says otherwise, as clang's does
-//! when a function is split over several sections. The order is required, not assumed: a table that goes backwards is refused, which
-//! also bounds its entries by the frame's length.
+//! The table of a frame lists call sites in ascending order; each may name a landing pad, where the
+//! unwinder resumes when an exception passes. Landing pads are relative to `LPStart`, which is the
+//! frame's start unless the table says otherwise, as clang's does when a function is split over
+//! several sections. The order is required, not assumed: a table that goes backwards is refused,
+//! which also bounds its entries by the frame's length.
 
 use crate::error::CallSiteFault;
 use crate::frame::{Frame, Reader};

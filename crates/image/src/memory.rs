@@ -1,8 +1,9 @@
 //! The image as it lies in memory: loadable segments, the code in them, and reading by address.
 //!
-//! What the loader maps is the truth; section headers only say where code starts and ends inside it. Segments and code regions
-//! are kept sorted and disjoint, so that an address belongs to at most one and is found by binary search. A segment that overlaps
-//! an earlier one is left out, and so is one that maps file bytes again and again: together the segments stay within a small
+//! What the loader maps is the truth; section headers only say where code starts and ends inside
+//! it. Segments and code regions are kept sorted and disjoint, so that an address belongs to at
+//! most one and is found by binary search. A segment that overlaps an earlier one is left out, and
+//! so is one that maps file bytes again and again: together the segments stay within a small
 //! multiple of the file's size, whatever the headers claim.
 
 use crate::address::find_range;

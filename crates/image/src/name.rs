@@ -1,7 +1,7 @@
 //! Names of functions: mangled, readable, and made up where a file has none.
 //!
-//! A mangled name is a small program that prints a text, and a short hostile one can print without end; what it prints is
-//! therefore cut off at a limit, and the raw name shown instead.
+//! A mangled name is a small program that prints a text, and a short hostile one can print without
+//! end; what it prints is therefore cut off at a limit, and the raw name shown instead.
 
 use crate::Svma;
 use cpp_demangle::DemangleOptions;
@@ -70,8 +70,8 @@ pub fn demangle(raw: &str) -> String {
     demangle_with(raw, DemangleOptions::new()).unwrap_or_else(|| raw.to_owned())
 }
 
-/// Whether `raw` reads as `wanted`, with or without its parameters. The name without parameters does not mean the cold part, which is
-/// no function of its own.
+/// Whether `raw` reads as `wanted`, with or without its parameters. The name without parameters
+/// does not mean the cold part, which is no function of its own.
 pub(crate) fn reads_as(raw: &str, wanted: &str) -> bool {
     let matches = |options| demangle_with(raw, options).is_some_and(|name| name == wanted);
     matches(DemangleOptions::new())

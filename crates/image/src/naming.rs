@@ -8,8 +8,9 @@ use crate::symbol::{Symbol, SymbolKind};
 use crate::{PltStub, PltStubKind, Svma};
 
 impl Image<'_> {
-    /// The name of the function that starts at `start`: the best symbol there (visible before local, fewer leading
-    /// underscores, global before weak, shorter), the import of a stub, or a name made of the address.
+    /// The name of the function that starts at `start`: the best symbol there (visible before
+    /// local, fewer leading underscores, global before weak, shorter), the import of a stub, or a
+    /// name made of the address.
     pub fn name_of(&self, start: Svma) -> FunctionName {
         if let Ok(index) = self.stubs.binary_search_by_key(&start, |stub| stub.range.start)
             && let Some(symbol) = self.stubs.get(index).and_then(|stub| stub.symbol.as_deref())
@@ -20,8 +21,9 @@ impl Image<'_> {
         best.map_or_else(|| FunctionName::synthetic(start), |symbol| FunctionName::symbol(&symbol.name))
     }
 
-    /// Addresses of the functions that `name` may mean: a symbol as stored, `memcpy@plt`, `fn_1a2b0`; or else a demangled name, with or
-    /// without its parameters. Sorted; empty if nothing has that name.
+    /// Addresses of the functions that `name` may mean: a symbol as stored, `memcpy@plt`,
+    /// `fn_1a2b0`; or else a demangled name, with or without its parameters. Sorted; empty if
+    /// nothing has that name.
     pub fn lookup(&self, name: &str) -> Vec<Svma> {
         let mut found = self.named(name, |raw, wanted| raw == wanted);
         found.extend(synthetic_address(name).filter(|&start| self.is_code(start)));
@@ -50,8 +52,8 @@ impl Image<'_> {
         rest.get(..len).unwrap_or_default()
     }
 
-    /// Names the stubs after what their slots are bound to. Many stubs may share one long name, so that all names together are
-    /// limited to the size of the file.
+    /// Names the stubs after what their slots are bound to. Many stubs may share one long name, so
+    /// that all names together are limited to the size of the file.
     pub(crate) fn name_stubs(&mut self) {
         let mut stubs = std::mem::take(&mut self.stubs);
         let mut bytes_left = self.elf.data.len();

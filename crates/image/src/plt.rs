@@ -1,7 +1,8 @@
 //! Procedure linkage table stubs, recognised by their bytes.
 //!
-//! Every linker (bfd, gold, lld) ends a stub with `jmp *slot(%rip)`; around it come `endbr64`, a `bnd` prefix and a tail that
-//! pushes an index or pads to 8 or 16 bytes. The shapes, `[...]` optional:
+//! Every linker (bfd, gold, lld) ends a stub with `jmp *slot(%rip)`; around it come `endbr64`, a
+//! `bnd` prefix and a tail that pushes an index or pads to 8 or 16 bytes. The shapes, `[...]`
+//! optional:
 //!
 //! ```text
 //! jump       [f3 0f 1e fa] [f2] ff 25 <slot>  tail      .plt, .plt.sec, .plt.got
@@ -9,9 +10,9 @@
 //! header     [f3 0f 1e fa] ff 35 <slot> [f2] ff 25 <slot>  PLT0, and the stub of lazy TLS descriptors
 //! ```
 //!
-//! The slot's relocation gives the name. In a file without section headers the executable segments are searched instead, where a
-//! jump counts only if its slot is bound by a relocation and its tail is that of a stub, since `-fno-plt` code jumps through
-//! slots as well.
+//! The slot's relocation gives the name. In a file without section headers the executable segments
+//! are searched instead, where a jump counts only if its slot is bound by a relocation and its tail
+//! is that of a stub, since `-fno-plt` code jumps through slots as well.
 
 use crate::elf::Section;
 use crate::memory::CodeRegion;
@@ -23,11 +24,13 @@ use crate::{Svma, SvmaRange};
 pub struct PltStub {
     /// The stub's bytes with padding.
     pub range: SvmaRange,
-    /// The word it jumps through; for a lazy stub the word that is bound, for a header that of the loader's entry.
+    /// The word it jumps through; for a lazy stub the word that is bound, for a header that of the
+    /// loader's entry.
     pub slot: Svma,
     /// What it does.
     pub kind: PltStubKind,
-    /// Mangled, unversioned name of the function that the slot is bound to; none for headers and lazy stubs.
+    /// Mangled, unversioned name of the function that the slot is bound to; none for headers and
+    /// lazy stubs.
     pub symbol: Option<String>,
 }
 
@@ -123,7 +126,8 @@ impl Shape {
     }
 }
 
-/// Length of a stub whose jump ends after `jump_len` bytes, and whether what follows is the tail of one.
+/// Length of a stub whose jump ends after `jump_len` bytes, and whether what follows is the tail of
+/// one.
 fn jump_stub_len(jump_len: u64, tail: &[u8]) -> (usize, bool) {
     match tail {
         [0x68, _, _, _, _, 0xe9, ..] => (16, true),

@@ -1,8 +1,9 @@
 //! Pointers stored in the image.
 //!
-//! In a position-independent image every stored address has a relocation, so that the relocations are all pointers there are. An
-//! image at fixed addresses has none, and any word may be one: all aligned words of its data are looked at, except in tables whose
-//! words are known to mean something else.
+//! In a position-independent image every stored address has a relocation, so that the relocations
+//! are all pointers there are. An image at fixed addresses has none, and any word may be one: all
+//! aligned words of its data are looked at, except in tables whose words are known to mean
+//! something else.
 
 use crate::Svma;
 use crate::elf::records;

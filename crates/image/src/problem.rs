@@ -1,7 +1,8 @@
 //! What is wrong with an image that could be read all the same.
 //!
-//! A damaged or unusual file gives a partial image. Each kind of damage is counted once per occurrence, so that a report can say
-//! how much is missing and why, and a test can require that nothing is.
+//! A damaged or unusual file gives a partial image. Each kind of damage is counted once per
+//! occurrence, so that a report can say how much is missing and why, and a test can require that
+//! nothing is.
 
 use std::fmt;
 
@@ -22,7 +23,8 @@ pub enum ProblemKind {
     ProgramHeaders,
     /// A segment's bytes lie beyond the end of the file; it was cut.
     SegmentTruncated,
-    /// A segment wraps around, overlaps another or maps file bytes mapped many times already; it was left out.
+    /// A segment wraps around, overlaps another or maps file bytes mapped many times already; it
+    /// was left out.
     SegmentInvalid,
     /// The section header table lies outside the file.
     SectionHeaders,

@@ -1,9 +1,10 @@
 //! Relocations: which words of the image the loader fills, and with what.
 //!
-//! Two sorted lists answer every question by binary search. `relative` holds the words that become an address of this module
-//! whatever else is loaded (`RELATIVE` and its packed form `RELR`); a big library has hundreds of thousands, so an entry is two
-//! words. `bound` holds the words that depend on a symbol or on a resolver. `RELR` is a bitmap, where 8 bytes can state 63
-//! relocations; a hostile one is stopped at one relocation per word of the file.
+//! Two sorted lists answer every question by binary search. `relative` holds the words that become
+//! an address of this module whatever else is loaded (`RELATIVE` and its packed form `RELR`); a big
+//! library has hundreds of thousands, so an entry is two words. `bound` holds the words that depend
+//! on a symbol or on a resolver. `RELR` is a bitmap, where 8 bytes can state 63 relocations; a
+//! hostile one is stopped at one relocation per word of the file.
 
 use crate::Svma;
 use crate::dynamic::Dynamic;
@@ -81,7 +82,8 @@ impl<'data> Relocations<'data> {
         self.add_relr(relr, memory);
     }
 
-    /// A static program has no dynamic section, but its start-up code applies the relocations of its ifuncs.
+    /// A static program has no dynamic section, but its start-up code applies the relocations of
+    /// its ifuncs.
     fn add_sections(&mut self, elf: &Elf<'data>, problems: &mut Problems) {
         let is_loaded_rela = |section: &&crate::elf::SectionHeader| {
             section.sh_type.get(LE) == elf::SHT_RELA && section.sh_flags.get(LE).contains(elf::SHF_ALLOC)
@@ -115,7 +117,8 @@ impl<'data> Relocations<'data> {
         }
     }
 
-    /// An even entry is an address to relocate; an odd one is a bitmap of the 63 words that follow the last one described.
+    /// An even entry is an address to relocate; an odd one is a bitmap of the 63 words that follow
+    /// the last one described.
     fn add_relr(&mut self, table: &[u8], memory: &Memory<'_>) {
         let limit =
             memory.segments().iter().map(|segment| segment.file_range.end - segment.file_range.start).sum::<u64>() / 8;
@@ -163,7 +166,8 @@ impl<'data> Relocations<'data> {
         self.plt.get(index as usize).map(|rela| Svma(rela.r_offset.get(LE)))
     }
 
-    /// The address in this module that the symbol names, unless it is defined elsewhere or by a resolver.
+    /// The address in this module that the symbol names, unless it is defined elsewhere or by a
+    /// resolver.
     pub(crate) fn definition(&self, by: Binder) -> Option<Svma> {
         let Binder::Symbol { index, addend, .. } = by else { return None };
         let symbol = self.symbols.get(index)?;

@@ -1,9 +1,10 @@
 //! Symbol tables as sorted lists of named addresses.
 //!
-//! A file may hold up to four tables (`.symtab`, `.dynsym`, the compressed one in `.gnu_debugdata`, and that of a separate debug
-//! file); all become one list sorted by address, and among the names of one address by preference, so that the first function
-//! name at an address is the one to show. Names borrow the file where they can. Since thousands of hostile symbols can share one
-//! long string, the bytes looked at for names are limited to a multiple of the string table.
+//! A file may hold up to four tables (`.symtab`, `.dynsym`, the compressed one in `.gnu_debugdata`,
+//! and that of a separate debug file); all become one list sorted by address, and among the names
+//! of one address by preference, so that the first function name at an address is the one to show.
+//! Names borrow the file where they can. Since thousands of hostile symbols can share one long
+//! string, the bytes looked at for names are limited to a multiple of the string table.
 
 use crate::Svma;
 use crate::elf::{Elf, c_string, records};
@@ -19,7 +20,8 @@ pub(crate) type RawSymbol = elf::Sym64<LE>;
 /// Longest symbol name that is read; template-heavy C++ stays below.
 const MAX_NAME_LEN: usize = 1 << 16;
 
-/// Names may need this many times the bytes of their string table: shared suffixes make the sum larger than the table.
+/// Names may need this many times the bytes of their string table: shared suffixes make the sum
+/// larger than the table.
 const MAX_NAME_SHARING: usize = 32;
 
 /// A named address inside the image.
@@ -172,8 +174,9 @@ pub(crate) fn sort_by_preference(symbols: &mut [Symbol<'_>]) {
     symbols.sort_by(|a, b| a.address.cmp(&b.address).then_with(|| preference(a, b)));
 }
 
-/// Functions first, then names that other files can see, then fewer leading underscores, then global before weak, then shorter, then
-/// alphabetic. Underscores come before strength because the C library exports `__write` as global and `write` as weak.
+/// Functions first, then names that other files can see, then fewer leading underscores, then
+/// global before weak, then shorter, then alphabetic. Underscores come before strength because the
+/// C library exports `__write` as global and `write` as weak.
 fn preference(a: &Symbol<'_>, b: &Symbol<'_>) -> Ordering {
     let rank = |symbol: &Symbol<'_>| {
         let underscores = symbol.name.bytes().take_while(|&byte| byte == b'_').count();

@@ -16,7 +16,8 @@ pub struct UnwindRow {
     pub range: SvmaRange,
     /// How to compute the canonical frame address.
     pub cfa: Cfa,
-    /// DWARF numbers of general registers (16 is the return address) with the way to restore each, in ascending order.
+    /// DWARF numbers of general registers (16 is the return address) with the way to restore each,
+    /// in ascending order.
     pub registers: Vec<(u16, RegisterRule)>,
 }
 

@@ -1,4 +1,5 @@
-// Exceptions with cleanups and filters, virtual calls, templates: unwind tables, landing pads, long mangled names.
+// Exceptions with cleanups and filters, virtual calls, templates: unwind tables, landing pads, long
+// mangled names.
 #include <cstdio>
 #include <map>
 #include <stdexcept>

@@ -61,7 +61,8 @@ pub enum Job {
         #[arg(long)]
         json: bool,
     },
-    /// Count functions with complete control flow, in the programs of the corpus and their libraries.
+    /// Count functions with complete control flow, in the programs of the corpus and their
+    /// libraries.
     Complete {
         /// Print Markdown.
         #[arg(long)]
@@ -81,7 +82,8 @@ pub enum Job {
         #[arg(long)]
         markdown: bool,
     },
-    /// Measure the claims of the papers and our own, and write a report; what was measured before is kept.
+    /// Measure the claims of the papers and our own, and write a report; what was measured before
+    /// is kept.
     Claims(ClaimsArguments),
     /// Compare sampled profiles with exact ones, program by program.
     Accuracy(AccuracyArguments),
@@ -93,7 +95,8 @@ pub enum Job {
     Stratified(StratifiedArguments),
     /// Record events of programs for `compress`, as `strobe record` notes them.
     Stream(StreamArguments),
-    /// Replay event streams through stream compressors; errors and messages as they go (claims S3 to S9).
+    /// Replay event streams through stream compressors; errors and messages as they go (claims S3
+    /// to S9).
     Compress(CompressArguments),
     /// Measure speed and memory.
     #[command(subcommand)]
@@ -124,7 +127,8 @@ pub enum CorpusJob {
 
 #[derive(Debug, Subcommand)]
 pub enum BenchJob {
-    /// Time of the whole analysis of gcc's cc1 against `objdump -d`, and of files from 10 KB to 90 MB of text.
+    /// Time of the whole analysis of gcc's cc1 against `objdump -d`, and of files from 10 KB to 90
+    /// MB of text.
     Analysis {
         /// Number of interleaved rounds.
         #[arg(long, default_value = "5")]
@@ -139,7 +143,8 @@ pub enum BenchJob {
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
     },
-    /// Cost of `strobe record` at its defaults, with and without the work that bursts do for the program (20 minutes).
+    /// Cost of `strobe record` at its defaults, with and without the work that bursts do for the
+    /// program (20 minutes).
     Net {
         /// Programs to use, by name [default: all].
         #[arg(long = "program", value_name = "NAME", num_args = 1..)]
@@ -155,11 +160,13 @@ pub enum BenchJob {
         /// Runs of each kind, of which the fastest counts.
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
-        /// What is counted, such as blocks or paths [default: all kinds, with callgrind and cachegrind beside them].
+        /// What is counted, such as blocks or paths [default: all kinds, with callgrind and
+        /// cachegrind beside them].
         #[arg(long = "kind", value_name = "NAME", num_args = 1..)]
         kinds: Vec<String>,
     },
-    /// CPU time of programs in PEP mode: path register alone, sampled, every path, against copies that count nothing; and by numbering.
+    /// CPU time of programs in PEP mode: path register alone, sampled, every path, against copies
+    /// that count nothing; and by numbering.
     Pep {
         #[command(flatten)]
         selection: Selection,
@@ -167,7 +174,8 @@ pub enum BenchJob {
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
     },
-    /// CPU time of programs and of strobe when values of all loads are noted: compressed in the program, and not.
+    /// CPU time of programs and of strobe when values of all loads are noted: compressed in the
+    /// program, and not.
     Values {
         #[command(flatten)]
         selection: Selection,
@@ -175,8 +183,8 @@ pub enum BenchJob {
         #[arg(long, default_value = "3")]
         rounds: NonZeroUsize,
     },
-    /// Cost of `strobe record`, by short units of work inside python, perl, lua and sqlite3 (4 minutes); and of
-    /// strobe that never ticks, by processes in turn.
+    /// Cost of `strobe record`, by short units of work inside python, perl, lua and sqlite3 (4
+    /// minutes); and of strobe that never ticks, by processes in turn.
     Units {
         /// Rounds of three units.
         #[arg(long, default_value = "200")]
@@ -252,7 +260,8 @@ pub struct AccuracyArguments {
     /// Lengths of bursts, in checks [default: as `strobe record` chooses].
     #[arg(long = "burst", value_name = "CHECKS", num_args = 1..)]
     pub bursts: Vec<u32>,
-    /// What a tick leads to: burst, or SAMPLES,STRIDE (PEP), or SAMPLES,STRIDE,full (Arnold and Grove).
+    /// What a tick leads to: burst, or SAMPLES,STRIDE (PEP), or SAMPLES,STRIDE,full (Arnold and
+    /// Grove).
     #[arg(long = "policy", value_name = "POLICY", num_args = 1..)]
     pub policies: Vec<accuracy::Policy>,
     /// Recordings that are added up before they are judged.
@@ -268,7 +277,8 @@ pub struct PeersArguments {
     /// Programs of the corpus to use, by name [default: all].
     #[arg(long = "program", value_name = "NAME", num_args = 1..)]
     pub programs: Vec<String>,
-    /// Programs to build from source for tools that need that: sqlite, lua, cppcheck; several, or `none`.
+    /// Programs to build from source for tools that need that: sqlite, lua, cppcheck; several, or
+    /// `none`.
     #[arg(long = "built", value_name = "NAME", num_args = 1.., default_values = ["lua", "sqlite"])]
     pub built: Vec<String>,
     /// Rounds in which every tool runs once.

@@ -1,8 +1,9 @@
 //! Speed of the analysis.
 //!
-//! Each measurement is a whole process, ours as well as objdump's, timed from start to exit, because that is what a user waits
-//! for. Rounds are interleaved so that a slow spell of the machine hits both; best and median are shown, and the least CPU
-//! time, which other load disturbs less. Our process is this program run again as a probe, which also reports the time of each
+//! Each measurement is a whole process, ours as well as objdump's, timed from start to exit,
+//! because that is what a user waits for. Rounds are interleaved so that a slow spell of the
+//! machine hits both; best and median are shown, and the least CPU time, which other load disturbs
+//! less. Our process is this program run again as a probe, which also reports the time of each
 //! stage and its peak memory.
 
 use std::env;
@@ -29,7 +30,8 @@ const LARGE: &str = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1";
 const LADDER: [&str; 5] =
     ["/usr/bin/true", "/usr/bin/gzip", "/usr/bin/perl", LARGE, "/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1"];
 
-/// A package with a library of more than 100 MB of text. It is unpacked beside the corpus, not installed.
+/// A package with a library of more than 100 MB of text. It is unpacked beside the corpus, not
+/// installed.
 const LARGEST: &str = "libqt5webenginecore5";
 
 /// Name of the hidden subcommand that runs [`probe`].

@@ -1,6 +1,7 @@
 //! How many functions have a complete graph: one without unresolved indirect jumps.
 //!
-//! Linkage stubs are left out of the count: each is one jump through a known slot, and there are many.
+//! Linkage stubs are left out of the count: each is one jump through a known slot, and there are
+//! many.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! The corpus: unmodified Debian programs with deterministic inputs.
 //!
-//! `corpus/workloads.tsv` lists the programs; `corpus/generate.py` makes their inputs in a data directory. Both are compiled
-//! into the binary, so that the lab needs no source tree. A workload is a shell command run from the data directory; a tool's
-//! command line goes straight in front of it. What it must put out is in [`outputs`].
+//! `corpus/workloads.tsv` lists the programs; `corpus/generate.py` makes their inputs in a data
+//! directory. Both are compiled into the binary, so that the lab needs no source tree. A workload
+//! is a shell command run from the data directory; a tool's command line goes straight in front of
+//! it. What it must put out is in [`outputs`].
 
 pub mod outputs;
 
@@ -21,7 +22,8 @@ const WORKLOADS: &str = include_str!("../corpus/workloads.tsv");
 const GENERATOR: &str = include_str!("../corpus/generate.py");
 const PACKAGES: &str = include_str!("../packages.txt");
 
-/// Where inputs and outputs go unless the user says otherwise; cargo's target directory is never committed.
+/// Where inputs and outputs go unless the user says otherwise; cargo's target directory is never
+/// committed.
 pub const DEFAULT_DIR: &str = "target/corpus";
 
 /// One program and how to run it.
@@ -149,8 +151,9 @@ impl Data {
         &self.root
     }
 
-    /// A file to execute that behaves as the program: the program itself, or a copy without its set-group-id bit, because
-    /// tools that run a program inside their own process refuse such files.
+    /// A file to execute that behaves as the program: the program itself, or a copy without its
+    /// set-group-id bit, because tools that run a program inside their own process refuse such
+    /// files.
     pub fn runnable(&self, workload: &Workload) -> anyhow::Result<PathBuf> {
         const SET_ID_BITS: u32 = 0o6000;
         let program = workload.program().canonicalize().with_context(|| {

@@ -1,9 +1,11 @@
 //! Cost of exact mode: CPU time of programs that count everything, against their own.
 //!
-//! A multiple is large beside the noise of a machine, so whole runs are compared: native and each kind of counting in turn, several times, and of
-//! each the fastest counts. The CPU time of strobe itself is shown beside, that of
-//! the last kind: where there is a trace, strobe packs it while the program runs. So are calls and paths in a microsecond of the program alone, which is what
-//! makes counting cheap or dear; and callgrind and cachegrind, once each, if valgrind is installed. Some kinds only can be chosen, without them.
+//! A multiple is large beside the noise of a machine, so whole runs are compared: native and each
+//! kind of counting in turn, several times, and of each the fastest counts. The CPU time of strobe
+//! itself is shown beside, that of the last kind: where there is a trace, strobe packs it while the
+//! program runs. So are calls and paths in a microsecond of the program alone, which is what makes
+//! counting cheap or dear; and callgrind and cachegrind, once each, if valgrind is installed. Some
+//! kinds only can be chosen, without them.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! The evaluation program of strobe: every claim about the analysis has a command here that checks or measures it.
+//! The evaluation program of strobe: every claim about the analysis has a command here that checks
+//! or measures it.
 //!
 //! - [`corpus`]: the programs that claims are checked on.
 //! - [`oracle`]: what [`callgrind`] saw a program execute, against what the analysis says it can.

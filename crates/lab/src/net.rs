@@ -1,8 +1,10 @@
 //! Net cost: what a recording costs beyond the work that bursts do for the program.
 //!
-//! Accounted cost counts all time between a tick and the end of its burst, as if the program had stood still. It has not: the burst
-//! ran the program's own instructions. Their native time is their number, which the checker of traces counts (where it knows the code already), times the program's native
-//! time per instruction, which is its CPU time on a short input without recording over callgrind's count of instructions there.
+//! Accounted cost counts all time between a tick and the end of its burst, as if the program had
+//! stood still. It has not: the burst ran the program's own instructions. Their native time is
+//! their number, which the checker of traces counts (where it knows the code already), times the
+//! program's native time per instruction, which is its CPU time on a short input without recording
+//! over callgrind's count of instructions there.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +19,8 @@ use crate::table::Table;
 /// Native runs, of which the fastest counts.
 const N_RUNS: usize = 3;
 
-/// Measures all programs: time per instruction on the inputs of `short`, recordings on those of `full`.
+/// Measures all programs: time per instruction on the inputs of `short`, recordings on those of
+/// `full`.
 pub fn measure(strobe: &Path, short: &Data, full: &Data, programs: &[Workload]) -> anyhow::Result<Table> {
     let mut table = Table::new(&[
         "program",
@@ -100,7 +103,8 @@ fn record(
     workload: &Workload,
 ) -> anyhow::Result<std::collections::BTreeMap<String, String>> {
     let profile = data.root().join(format!("out/{}.strobe", workload.name));
-    // Copies are in the cache after the first run, so that the second is recorded from its beginning.
+    // Copies are in the cache after the first run, so that the second is recorded from its
+    // beginning.
     for _ in 0..2 {
         run(data, workload, &format!("'{}' record -q --verify -o '{}' --", strobe.display(), profile.display()))?;
     }

@@ -1,11 +1,15 @@
-//! Cost of PEP mode and of its parts, and what numbering is worth: claims P6b and P7 of Bond and McKinley.
+//! Cost of PEP mode and of its parts, and what numbering is worth: claims P6b and P7 of Bond and
+//! McKinley.
 //!
-//! What PEP adds to copies that count nothing: a path register (`--pep 0,1`, which never takes a sample), samples (`--pep 64,17`), or a counter for every
-//! path (`--exact`). CPU times of whole runs are compared, each kind in turn, several times, and of each the fastest counts.
+//! What PEP adds to copies that count nothing: a path register (`--pep 0,1`, which never takes a
+//! sample), samples (`--pep 64,17`), or a counter for every path (`--exact`). CPU times of whole
+//! runs are compared, each kind in turn, several times, and of each the fastest counts.
 //!
-//! Where additions are is a matter of how paths are numbered: by a guess from the shape of the code, by an exact profile of the same run, or by the contrary
-//! of that, which puts them on the hottest edges there are. The number of additions per path follows from counts of paths and needs no clock; so does that of
-//! other ways to number and to place, which copies do not have ([`additions`]).
+//! Where additions are is a matter of how paths are numbered: by a guess from the shape of the
+//! code, by an exact profile of the same run, or by the contrary of that, which puts them on the
+//! hottest edges there are. The number of additions per path follows from counts of paths and needs
+//! no clock; so does that of other ways to number and to place, which copies do not have
+//! ([`additions`]).
 
 pub mod additions;
 
@@ -64,7 +68,8 @@ pub struct Costs {
     pub other_additions: [f64; additions::N_ARMS],
     /// Hot paths found by samples, by flow (Wall): with full striding, and simplified.
     pub wall: [f64; POLICIES.len()],
-    /// CPU seconds of strobe, which has to translate everything, if copies count nothing, and if they keep a register.
+    /// CPU seconds of strobe, which has to translate everything, if copies count nothing, and if
+    /// they keep a register.
     pub translation: [f64; 2],
 }
 
@@ -138,7 +143,8 @@ pub fn times(all: &[Costs]) -> Table {
     table
 }
 
-/// What each part adds to copies that count nothing, in percent; accuracy of samples; what strobe itself takes if it has to translate.
+/// What each part adds to copies that count nothing, in percent; accuracy of samples; what strobe
+/// itself takes if it has to translate.
 #[must_use]
 pub fn parts(all: &[Costs]) -> Table {
     let mut table = Table::new(&[
@@ -210,7 +216,8 @@ pub fn mean_other_additions(all: &[Costs]) -> [f64; additions::N_ARMS] {
     std::array::from_fn(|arm| mean(&all.iter().map(|costs| costs.other_additions[arm]).collect::<Vec<_>>()))
 }
 
-/// Means over programs of what parts add to copies that count nothing, in percent: register, samples, every path.
+/// Means over programs of what parts add to copies that count nothing, in percent: register,
+/// samples, every path.
 #[must_use]
 pub fn mean_parts(all: &[Costs]) -> [f64; 3] {
     [REGISTER, SAMPLED, EVERY_PATH].map(|kind| mean_over(all, kind))

@@ -1,8 +1,9 @@
 //! Same output: the programs of the corpus with and without `strobe record`.
 //!
-//! Each program runs natively twice, which shows what of its output is the same each time, and then once under each setting. Exit
-//! status and every file that the workload writes must be equal, byte by byte, but for the few lines in which a program reports times.
-//! What the recordings say about themselves (cost, hit rate, checked traces) is tabulated beside.
+//! Each program runs natively twice, which shows what of its output is the same each time, and then
+//! once under each setting. Exit status and every file that the workload writes must be equal, byte
+//! by byte, but for the few lines in which a program reports times. What the recordings say about
+//! themselves (cost, hit rate, checked traces) is tabulated beside.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

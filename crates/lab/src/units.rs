@@ -1,17 +1,21 @@
 //! Cost of recording by short units of work inside one process.
 //!
-//! Two identical runs of a program differ by up to 20 % on a shared machine, and so do two processes of one run, by their addresses alone.
-//! So everything is compared inside one process. An interpreter does equal units of some 50 ms, one whenever it is told to, and strobe is
-//! told before each whether to record it. Rounds of three, in changing order: recorded, not recorded, not recorded again. The CPU time
-//! of a unit comes from the kernel's scheduler. Per round, the two ratios to the first unrecorded unit are all that counts, so that what
-//! drifts slowly cancels; the median over rounds is what is stated, and intervals come from drawing rounds anew. The second unrecorded
-//! unit shows what the method cannot resolve.
+//! Two identical runs of a program differ by up to 20 % on a shared machine, and so do two
+//! processes of one run, by their addresses alone. So everything is compared inside one process. An
+//! interpreter does equal units of some 50 ms, one whenever it is told to, and strobe is told
+//! before each whether to record it. Rounds of three, in changing order: recorded, not recorded,
+//! not recorded again. The CPU time of a unit comes from the kernel's scheduler. Per round, the two
+//! ratios to the first unrecorded unit are all that counts, so that what drifts slowly cancels; the
+//! median over rounds is what is stated, and intervals come from drawing rounds anew. The second
+//! unrecorded unit shows what the method cannot resolve.
 //!
-//! What strobe costs when nothing is to be recorded cannot be had inside one process: [`measure_idle`] runs many short processes in turn, with
-//! strobe told never to tick and without strobe, and compares the medians of their units; a second arm without strobe shows the limits.
+//! What strobe costs when nothing is to be recorded cannot be had inside one process:
+//! [`measure_idle`] runs many short processes in turn, with strobe told never to tick and without
+//! strobe, and compares the medians of their units; a second arm without strobe shows the limits.
 //!
-//! Ticks come in unrecorded units as well, but start no bursts: the ratio shows the cost of bursts. It is compared with the accounted
-//! cost of bursts in recorded units less the native time of the instructions that they executed.
+//! Ticks come in unrecorded units as well, but start no bursts: the ratio shows the cost of bursts.
+//! It is compared with the accounted cost of bursts in recorded units less the native time of the
+//! instructions that they executed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -243,7 +247,8 @@ struct Session {
 }
 
 fn run(subject: &Subject, strobe: &Path, folder: &Path, profile: &Path, n_rounds: usize) -> anyhow::Result<Session> {
-    // At about the rate and burst length that the controller settles on; with a budget, it would make up for the pauses.
+    // At about the rate and burst length that the controller settles on; with a budget, it would
+    // make up for the pauses.
     let options = ["--rate", "100", "--burst", "4000", "--paused"];
     let mut interpreter = Interpreter::start(subject, folder, Some((strobe, profile)), &options)?;
     let mut session = Session { rounds: Vec::new(), cpu_seconds: 0.0, recorded_seconds: 0.0 };

@@ -1,7 +1,10 @@
-//! Cost of value profiling: every load of a program noted, and compressed in the program, or every event written to a file.
+//! Cost of value profiling: every load of a program noted, and compressed in the program, or every
+//! event written to a file.
 //!
-//! CPU time of the program and of strobe are shown apart and compared together: what leaves the program has to be taken in. Both contain what exact mode
-//! costs without values, which is shown beside. The file is `/dev/null`, so that no disk is measured: writing is at least as expensive as this.
+//! CPU time of the program and of strobe are shown apart and compared together: what leaves the
+//! program has to be taken in. Both contain what exact mode costs without values, which is shown
+//! beside. The file is `/dev/null`, so that no disk is measured: writing is at least as expensive
+//! as this.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The oracle on a small program with made-up observations: what is right is accepted, and what is wrong is found.
+//! The oracle on a small program with made-up observations: what is right is accepted, and what is
+//! wrong is found.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Code as the builder of profiles needs it: blocks by address, and what can follow them. No instruction set is known here.
+//! Code as the builder of profiles needs it: blocks by address, and what can follow them. No
+//! instruction set is known here.
 
 mod codec;
 
@@ -16,11 +17,13 @@ pub struct ModuleCode {
     pub loops: Vec<CodeLoop>,
     /// Edges that end paths, as indices of blocks, ascending.
     pub cuts: Vec<(u32, u32)>,
-    /// Instructions of all blocks, one block after the other, for the time that they take; none if that is not known.
+    /// Instructions of all blocks, one block after the other, for the time that they take; none if
+    /// that is not known.
     pub insns: Vec<CodeInsn>,
 }
 
-/// What an instruction waits for: numbers of places (registers, flags, words of memory), [`NO_PLACE`] where there are fewer.
+/// What an instruction waits for: numbers of places (registers, flags, words of memory),
+/// [`NO_PLACE`] where there are fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeInsn {
     /// Places that must be ready.
@@ -31,7 +34,8 @@ pub struct CodeInsn {
     pub latency: u8,
 }
 
-/// The first place that is a word of memory, of which it is known when the same word is stored and loaded again.
+/// The first place that is a word of memory, of which it is known when the same word is stored and
+/// loaded again.
 pub const FIRST_WORD: u8 = 40;
 
 /// What an instruction that loads has in its latency for that.
@@ -47,7 +51,8 @@ pub struct CodeFunction {
     pub address: u64,
     /// Bytes of its main part.
     pub size: u64,
-    /// Whether it is a stub of the linkage table: a way to another function, and no calling context of its own.
+    /// Whether it is a stub of the linkage table: a way to another function, and no calling context
+    /// of its own.
     pub is_stub: bool,
 }
 

@@ -10,7 +10,8 @@ pub enum Error {
     NotCode,
     /// A stored [`crate::ModuleCode`] of another version of the format.
     CodeVersion(u32),
-    /// The bytes of a stored [`crate::ModuleCode`] do not have the length that their header promises.
+    /// The bytes of a stored [`crate::ModuleCode`] do not have the length that their header
+    /// promises.
     CodeLength {
         /// As the header has it.
         expected: u64,

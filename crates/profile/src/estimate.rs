@@ -1,7 +1,8 @@
 //! Numbers that know how sure they are.
 //!
-//! An [`Estimate`] is a mean and the variance of its error. Sums of independent estimates are estimates again, so that profiles of
-//! different runs merge by addition. An exact count is an estimate of variance zero.
+//! An [`Estimate`] is a mean and the variance of its error. Sums of independent estimates are
+//! estimates again, so that profiles of different runs merge by addition. An exact count is an
+//! estimate of variance zero.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -51,8 +52,8 @@ impl Estimate {
         ((self.value - self.margin()).max(0.0), self.value + self.margin())
     }
 
-    /// The 95 % interval if the value can also be off by a factor, whose logarithm has the given standard deviation. The logarithm of the whole is
-    /// taken to be normal.
+    /// The 95 % interval if the value can also be off by a factor, whose logarithm has the given
+    /// standard deviation. The logarithm of the whole is taken to be normal.
     #[must_use]
     pub fn interval_with(self, log_error: f64) -> (f64, f64) {
         if self.value <= 0.0 {

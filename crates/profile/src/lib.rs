@@ -1,5 +1,5 @@
-//! What a program ran, as tables: functions, blocks, edges, Ball-Larus paths, calls, calling contexts, loops, each with an estimated count
-//! or time and its error.
+//! What a program ran, as tables: functions, blocks, edges, Ball-Larus paths, calls, calling
+//! contexts, loops, each with an estimated count or time and its error.
 //!
 //! The crate knows no ELF and no x86, opens no file and reads no clock.
 #![forbid(unsafe_code)]

@@ -1,12 +1,13 @@
 //! The profile: tables whose rows refer to each other by handle.
 //!
-//! A row is there because it was seen (or, in code that was seen, because it could have been and was not: a branch direction with count
-//! zero). Every table names things by module and address, so that a profile can be shown when the program is long gone, and merged with
-//! one of another run. Counts are [`Estimate`]s of the whole run, not of what was sampled.
+//! A row is there because it was seen (or, in code that was seen, because it could have been and
+//! was not: a branch direction with count zero). Every table names things by module and address, so
+//! that a profile can be shown when the program is long gone, and merged with one of another run.
+//! Counts are [`Estimate`]s of the whole run, not of what was sampled.
 //!
-//! **Invariants**, checked by [`Profile::verify`]: handles are in range; parents come before their children; no two rows have the same
-//! key; a path's consecutive blocks belong to its function,
-//! and a path by context to the context's.
+//! **Invariants**, checked by [`Profile::verify`]: handles are in range; parents come before their
+//! children; no two rows have the same key; a path's consecutive blocks belong to its function, and
+//! a path by context to the context's.
 
 use std::collections::BTreeMap;
 
@@ -82,20 +83,24 @@ pub struct Profile {
     pub threads: Vec<Thread>,
     /// What came of ticks, by name.
     pub ticks: BTreeMap<String, u64>,
-    /// What an event that was not seen can have counted at most, with 95 % confidence; 0 in an exact profile.
+    /// What an event that was not seen can have counted at most, with 95 % confidence; 0 in an
+    /// exact profile.
     pub unseen_at_most: f64,
-    /// Standard deviation of the logarithm of a factor that all counts can be off by together; 0 in an exact profile. Estimates do not
-    /// include it, because it cancels in their ratios.
+    /// Standard deviation of the logarithm of a factor that all counts can be off by together; 0 in
+    /// an exact profile. Estimates do not include it, because it cancels in their ratios.
     pub scale_error: f64,
-    /// Standard deviation of the logarithm of the factors that counts of different phases of the program, and of regions of code within them, can be off by
-    /// against each other; 0 in an exact profile. It does not cancel in shares of all counts, but in ratios within one loop or function, and between recordings of the
-    /// same program.
+    /// Standard deviation of the logarithm of the factors that counts of different phases of the
+    /// program, and of regions of code within them, can be off by against each other; 0 in an exact
+    /// profile. It does not cancel in shares of all counts, but in ratios within one loop or
+    /// function, and between recordings of the same program.
     pub mix_error: f64,
     /// CPU time of the whole run by the kernel's account; zero if it is not known.
     pub measured_cpu: CpuTime,
-    /// CPU time in user code, in nanoseconds, at ticks that started no burst: nothing is known of what ran then. It is 0 in an exact profile.
+    /// CPU time in user code, in nanoseconds, at ticks that started no burst: nothing is known of
+    /// what ran then. It is 0 in an exact profile.
     pub unwatched_ns: f64,
-    /// Path ends whose path had begun before the burst or was longer than it: counted in blocks and edges, but on no path.
+    /// Path ends whose path had begun before the burst or was longer than it: counted in blocks and
+    /// edges, but on no path.
     pub unobserved_flow: Estimate,
 }
 
@@ -185,7 +190,8 @@ pub enum BlockEnd {
     Trap = 7,
 }
 
-/// A step from one block to another of the same function. A call and its return are one step, from the calling block to the return site.
+/// A step from one block to another of the same function. A call and its return are one step, from
+/// the calling block to the return site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// The block that is left.
@@ -223,7 +229,8 @@ pub struct Path {
     pub function: FunctionId,
     /// Its blocks in order; never empty.
     pub blocks: Vec<BlockId>,
-    /// The block that the final back edge leads to, or the edge into a loop if paths were cut there; nothing if the path ends at an exit.
+    /// The block that the final back edge leads to, or the edge into a loop if paths were cut
+    /// there; nothing if the path ends at an exit.
     pub back_to: Option<BlockId>,
     /// Conditional and computed branches on it.
     pub n_branches: u32,
@@ -248,14 +255,16 @@ pub struct Call {
     pub count: Estimate,
 }
 
-/// A function as called by its parent. A function that is already among the ancestors gets no new node: see [`Recursion`].
+/// A function as called by its parent. A function that is already among the ancestors gets no new
+/// node: see [`Recursion`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context {
     /// Who called; nothing at the root of a thread or signal handler.
     pub parent: Option<ContextId>,
     /// The function.
     pub function: FunctionId,
-    /// Address of the call in the module of the parent; nothing where calls from different places lead to the same context.
+    /// Address of the call in the module of the parent; nothing where calls from different places
+    /// lead to the same context.
     pub call_site: Option<u64>,
     /// How often it was entered from the parent.
     pub entries: Estimate,
@@ -306,7 +315,8 @@ pub struct Loop {
     pub entries: Estimate,
     /// How often its header ran.
     pub iterations: Estimate,
-    /// Visits that were seen from entry to exit, by the number of iterations: `trips[k]` counts those of `2^k` to `2^(k+1) - 1`.
+    /// Visits that were seen from entry to exit, by the number of iterations: `trips[k]` counts
+    /// those of `2^k` to `2^(k+1) - 1`.
     pub trips: Vec<u64>,
     /// Visits that were seen in part only.
     pub n_partial_visits: u64,
@@ -314,7 +324,8 @@ pub struct Loop {
     pub self_ns: Estimate,
 }
 
-/// Outcomes of one conditional branch after one history. Raw counts of what bursts saw, for the entropy of the outcome.
+/// Outcomes of one conditional branch after one history. Raw counts of what bursts saw, for the
+/// entropy of the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchHistory {
     /// The block that ends in the branch.

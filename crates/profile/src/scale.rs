@@ -1,7 +1,8 @@
 //! The profile of a run that is longer or shorter by a factor.
 //!
-//! Estimates of the run scale, and their standard errors with them. What was observed does not: ticks, trip counts, histories of branches,
-//! and how many events an estimate rests on stay as they were.
+//! Estimates of the run scale, and their standard errors with them. What was observed does not:
+//! ticks, trip counts, histories of branches, and how many events an estimate rests on stay as they
+//! were.
 
 use crate::estimate::Estimate;
 use crate::model::Profile;

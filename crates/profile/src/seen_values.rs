@@ -1,17 +1,19 @@
 //! Values of which a part was seen, as estimates for the whole run.
 //!
-//! Bursts see a small part of what instructions load, and not the same part everywhere; events that end when values are known are those of the first part of
-//! the run. How often the block of an instruction ran is known better, so an instruction counts as often as its block, and values by
-//! their shares of what was seen of it. The shares are as if that were picked at random. It was not, but came in a row, so that their errors are larger
-//! than stated where values keep for long.
+//! Bursts see a small part of what instructions load, and not the same part everywhere; events that
+//! end when values are known are those of the first part of the run. How often the block of an
+//! instruction ran is known better, so an instruction counts as often as its block, and values by
+//! their shares of what was seen of it. The shares are as if that were picked at random. It was
+//! not, but came in a row, so that their errors are larger than stated where values keep for long.
 
 use std::collections::BTreeMap;
 
 use crate::estimate::Estimate;
 use crate::model::{Block, ModuleId, NotedValue, Profile};
 
-/// Makes rows with counts of what was seen into rows with counts of the whole run. Rows of instructions that are in no block of the profile have no count,
-/// and are left out, unless it has no blocks at all.
+/// Makes rows with counts of what was seen into rows with counts of the whole run. Rows of
+/// instructions that are in no block of the profile have no count, and are left out, unless it has
+/// no blocks at all.
 #[must_use]
 pub fn of_whole_run(profile: &Profile, seen: Vec<NotedValue>) -> Vec<NotedValue> {
     if profile.blocks.is_empty() {

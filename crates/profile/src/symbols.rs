@@ -1,4 +1,5 @@
-//! Names and source lines, as a profile's readers ask for them. Who answers opens files; nothing here does.
+//! Names and source lines, as a profile's readers ask for them. Who answers opens files; nothing
+//! here does.
 
 use crate::model::ModuleId;
 
@@ -21,8 +22,8 @@ pub struct SourceFrame {
 
 /// Answers what the source of an address is.
 pub trait Symbols {
-    /// Frames at an address of a module's file, innermost first; the last is the function that the code belongs to. Empty if nothing is
-    /// known.
+    /// Frames at an address of a module's file, innermost first; the last is the function that the
+    /// code belongs to. Empty if nothing is known.
     fn frames(&self, module: ModuleId, address: u64) -> Vec<SourceFrame>;
 }
 

@@ -1,9 +1,11 @@
 //! Files that strobe keeps from run to run, and whom it trusts with them.
 //!
-//! A program that is recorded runs what is in the cache: strobe's runtime, and copies of code. So nobody but the user and root may be able to put anything
-//! there. A folder is trusted if all folders on the way to it, links resolved, belong to root or the user, and only their owner can write to them; others may be
-//! able to write to a folder with the sticky bit (`/tmp`), because what is below it has an owner of its own that is looked at next. Then nobody
-//! else can exchange what was looked at, and a path is as good as a descriptor.
+//! A program that is recorded runs what is in the cache: strobe's runtime, and copies of code. So
+//! nobody but the user and root may be able to put anything there. A folder is trusted if all
+//! folders on the way to it, links resolved, belong to root or the user, and only their owner can
+//! write to them; others may be able to write to a folder with the sticky bit (`/tmp`), because
+//! what is below it has an owner of its own that is looked at next. Then nobody else can exchange
+//! what was looked at, and a path is as good as a descriptor.
 //!
 //! Of a trusted folder, plain files of the user are read ([`symbols::own_files`]).
 
@@ -21,7 +23,8 @@ const STICKY: u32 = 0o1000;
 /// Programs that change their user load the runtime, too.
 const FOLDER_MODE: u32 = 0o755;
 
-/// `$XDG_CACHE_HOME/strobe`, or `~/.cache/strobe`, made if it is missing; nothing if it cannot be used.
+/// `$XDG_CACHE_HOME/strobe`, or `~/.cache/strobe`, made if it is missing; nothing if it cannot be
+/// used.
 pub fn folder() -> Option<PathBuf> {
     folder_or_why().ok()
 }

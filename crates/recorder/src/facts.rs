@@ -241,8 +241,8 @@ pub(crate) struct Ending {
     pub asked_rate_hz: f64,
 }
 
-/// Returns what can be said while the program runs, for those who read the profile meanwhile, or after
-/// strobe was killed.
+/// Returns what can be said while the program runs, for those who read the profile meanwhile, or
+/// after strobe was killed.
 pub(crate) fn so_far(session: &Session) -> Vec<Fact> {
     let cpu_seconds = session.cpu_seconds();
     let mut rows = vec![
@@ -296,8 +296,8 @@ impl RunFacts {
         }
     }
 
-    /// Returns the CPU seconds of the run: what the kernel charged the program and the children that it waited
-    /// for, or what was seen of its processes if that is more.
+    /// Returns the CPU seconds of the run: what the kernel charged the program and the children
+    /// that it waited for, or what was seen of its processes if that is more.
     #[must_use]
     pub fn cpu_seconds(&self) -> f64 {
         (self.user() + self.system()).as_secs_f64().max(self.seen_cpu_seconds)
@@ -532,7 +532,8 @@ impl ExactFacts {
         }
     }
 
-    /// Returns whether accesses to the simulated data cache are known: only where blocks are counted.
+    /// Returns whether accesses to the simulated data cache are known: only where blocks are
+    /// counted.
     #[must_use]
     pub fn counts_accesses(&self) -> bool {
         self.counting.has_paths()

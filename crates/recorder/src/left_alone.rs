@@ -1,7 +1,8 @@
 //! Programs that run as if strobe were not there, because they would not survive it.
 //!
-//! Most are recognised before their first tick and never join; the others had been recorded until they did what gave them away. Either way the
-//! user is told the program, the reason and what else there is, because an empty profile explains nothing.
+//! Most are recognised before their first tick and never join; the others had been recorded until
+//! they did what gave them away. Either way the user is told the program, the reason and what else
+//! there is, because an empty profile explains nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! The recording engine: runs a program, moves its threads into copies of its code, and makes a profile
-//! of what they did.
+//! The recording engine: runs a program, moves its threads into copies of its code, and makes a
+//! profile of what they did.
 //!
 //! ```text
 //!    Plan --start--> Recorder --step, step, ...--> finish --> Recorded { profile, facts, warnings }
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! A way of recording is a type ([`Mode`]); what only one of them needs is inside it, and one
-//! `Reader` knows what its processes leave behind. No step blocks, whatever a process does: one that
-//! has ended is a state that later steps advance.
+//! `Reader` knows what its processes leave behind. No step blocks, whatever a process does: one
+//! that has ended is a state that later steps advance.
 //!
-//! The crate prints nothing and knows no terminal. What users are told is made from [`RunFacts`] and
-//! [`Warning`]s by the program that uses it.
+//! The crate prints nothing and knows no terminal. What users are told is made from [`RunFacts`]
+//! and [`Warning`]s by the program that uses it.
 #![forbid(unsafe_code)]
 
 mod bursts;

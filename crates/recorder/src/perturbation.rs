@@ -1,8 +1,11 @@
-//! `--perturbation`: what recording does to what is measured, as table 2 of Ammons, Ball and Larus has it.
+//! `--perturbation`: what recording does to what is measured, as table 2 of Ammons, Ball and Larus
+//! has it.
 //!
-//! The program runs once by itself before it is recorded, and both runs are compared. What it prints then is thrown away. If it reads a file
-//! from its standard input, it reads that twice; from a terminal or a pipe, which can be read only once, the run by itself gets nothing. A program that
-//! changes files, or goes on where it ended the last time, is not the same the second time.
+//! The program runs once by itself before it is recorded, and both runs are compared. What it
+//! prints then is thrown away. If it reads a file from its standard input, it reads that twice;
+//! from a terminal or a pipe, which can be read only once, the run by itself gets nothing. A
+//! program that changes files, or goes on where it ended the last time, is not the same the second
+//! time.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -23,7 +26,8 @@ const NAP: Duration = Duration::from_millis(10);
 pub struct Taken {
     pub used: ResourceUse,
     pub elapsed: Duration,
-    /// Time that the recording has charged to contexts or paths; of the run by itself, its CPU time.
+    /// Time that the recording has charged to contexts or paths; of the run by itself, its CPU
+    /// time.
     pub metric_ns: f64,
 }
 

@@ -1,4 +1,5 @@
-//! What a recording is asked to do, as plain values: nothing left to parse, no default left to find.
+//! What a recording is asked to do, as plain values: nothing left to parse, no default left to
+//! find.
 //!
 //! What only one way of recording needs lies inside its [`Mode`], so that a plan cannot ask for the
 //! burst length of an exact recording.
@@ -36,8 +37,8 @@ pub struct Plan {
     pub window: Window,
     /// Only modules whose file name contains one of these have copies; empty: all modules.
     pub modules: Vec<String>,
-    /// Only threads with one of these ids, or with one of these in their name, are recorded; empty: all
-    /// threads.
+    /// Only threads with one of these ids, or with one of these in their name, are recorded; empty:
+    /// all threads.
     pub threads: Vec<String>,
     /// Processes that the program starts are recorded, too.
     pub follows: bool,

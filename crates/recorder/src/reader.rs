@@ -19,7 +19,8 @@ pub trait Reader: Debug {
     /// Learns that a module has been translated.
     fn translated(&mut self, _module: &Module, _translation: &Translation) {}
 
-    /// Learns that the control flow of the module at `base` is known, its blocks numbered from `first`.
+    /// Learns that the control flow of the module at `base` is known, its blocks numbered from
+    /// `first`.
     fn code_known(
         &mut self,
         _of: &mut Watched,
@@ -41,8 +42,8 @@ pub trait Reader: Debug {
     /// Prepares the process for code that is going away.
     fn unloading(&mut self, _of: &Watched) {}
 
-    /// Sees to a process that waits for copies of what it has loaded; returns whether its modules must be
-    /// looked at first.
+    /// Sees to a process that waits for copies of what it has loaded; returns whether its modules
+    /// must be looked at first.
     fn attend(&mut self, _of: &Watched, _progress: u32) -> Option<Request> {
         None
     }
@@ -50,8 +51,8 @@ pub trait Reader: Debug {
     /// Writes what is kept so far to files.
     fn flush(&mut self, of: &mut Watched, sums: &mut Sums);
 
-    /// Returns how long the end of a process that has ended may wait, if it has to: for control flow
-    /// that is still being found, without which what has been read says nothing.
+    /// Returns how long the end of a process that has ended may wait, if it has to: for control
+    /// flow that is still being found, without which what has been read says nothing.
     fn patience(&self, of: &Watched, work: &Work) -> Option<Duration>;
 
     /// Adds what is left to the sums: the process has ended, and nothing more will be known.

@@ -51,8 +51,8 @@ pub struct Recorder {
 pub enum Progress {
     /// The program runs.
     Running,
-    /// The program has been stopped, as a shell does it with Ctrl-Z. Whoever records it should stop, too
-    /// ([`attach::stop`]), until the user continues both.
+    /// The program has been stopped, as a shell does it with Ctrl-Z. Whoever records it should
+    /// stop, too ([`attach::stop`]), until the user continues both.
     Stopped,
     /// The program has ended; what it left waits for control flow that is still being found.
     Settling,
@@ -279,7 +279,8 @@ impl Recorder {
 }
 
 impl Recorded {
-    /// Returns whether translations are still being made that only the next run needs. They go on until
+    /// Returns whether translations are still being made that only the next run needs. They go on
+    /// until
     /// [`Recorded::close`]: a program that ended before its code was translated would be no better off
     /// next time.
     #[must_use]
@@ -397,8 +398,8 @@ fn name_functions(profile: &mut Profile, options: &symbols::Options) {
     }
 }
 
-/// Returns CPU time of the program and its children, split as the kernel splits that of those that were
-/// waited for.
+/// Returns CPU time of the program and its children, split as the kernel splits that of those that
+/// were waited for.
 fn measured_cpu(facts: &RunFacts) -> CpuTime {
     let (user_ns, system_ns) = (facts.user().as_nanos() as f64, facts.system().as_nanos() as f64);
     let all_ns = 1e9 * facts.cpu_seconds();

@@ -1,4 +1,5 @@
-//! Requests from outside: start and stop by signal, and the signals that are the program's ([`attach::Signals`]).
+//! Requests from outside: start and stop by signal, and the signals that are the program's
+//! ([`attach::Signals`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +42,8 @@ impl Requests {
         self.signals.pass_on_to(target)
     }
 
-    /// Whether the user wants strobe to end, too, after the program has: by another Ctrl-C, or any signal that ends programs.
+    /// Whether the user wants strobe to end, too, after the program has: by another Ctrl-C, or any
+    /// signal that ends programs.
     pub fn is_hurried(&self) -> bool {
         self.signals.is_hurried()
     }

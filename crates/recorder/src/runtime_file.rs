@@ -1,7 +1,8 @@
 //! The runtime as a file, because the dynamic loader loads only files.
 //!
-//! It must outlive this process: a program may start others after strobe has gone, and the loader complains about a preloaded file
-//! that is missing. So it is kept in the cache under a name made of its contents, and written at most once. It is code that the program runs: it is put only
+//! It must outlive this process: a program may start others after strobe has gone, and the loader
+//! complains about a preloaded file that is missing. So it is kept in the cache under a name made
+//! of its contents, and written at most once. It is code that the program runs: it is put only
 //! where nobody else can exchange it, and compared byte for byte before each use.
 
 use std::hash::{Hash as _, Hasher as _};

@@ -1,7 +1,7 @@
 //! Runs the independent work of the analysis on several threads.
 //!
-//! Idle threads take the next item by an atomic counter, so that one huge function does not keep a thread's fixed share waiting.
-//! The pure crates start no thread; they are handed this.
+//! Idle threads take the next item by an atomic counter, so that one huge function does not keep a
+//! thread's fixed share waiting. The pure crates start no thread; they are handed this.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};

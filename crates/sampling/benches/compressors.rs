@@ -1,6 +1,7 @@
 //! Events per second, one core, in cache: `cargo bench -p sampling`.
 //!
-//! The stream is 8 Ki pairs, Zipf-distributed over 4096 tuples, so that everything stays in the second-level cache.
+//! The stream is 8 Ki pairs, Zipf-distributed over 4096 tuples, so that everything stays in the
+//! second-level cache.
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;

@@ -1,4 +1,5 @@
-//! `A`: a table of tuples with counters. The least recently used one makes room for a new one and is sent, so that nothing is lost.
+//! `A`: a table of tuples with counters. The least recently used one makes room for a new one and
+//! is sent, so that nothing is lost.
 
 use alloc::vec::Vec;
 

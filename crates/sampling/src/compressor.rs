@@ -4,9 +4,11 @@ use alloc::boxed::Box;
 
 /// What is counted: any small value that two words tell apart from others.
 ///
-/// A profile tuple is typically a place in the code and what happened there: a load and its value, a branch and its target.
+/// A profile tuple is typically a place in the code and what happened there: a load and its value,
+/// a branch and its target.
 pub trait Tuple: Copy + Eq {
-    /// What hash functions see: usually the place and the value. Different tuples should have different keys.
+    /// What hash functions see: usually the place and the value. Different tuples should have
+    /// different keys.
     fn key(&self) -> [u64; 2];
 }
 
@@ -44,8 +46,8 @@ pub trait Compressor<T: Tuple> {
     /// Takes a message of another compressor, or a tuple that occurred several times in a row.
     fn absorb(&mut self, message: Message<T>) -> Option<Message<T>>;
 
-    /// Takes one occurrence of each tuple in turn; the same as [`observe`](Compressor::observe) for each, and faster where a component can
-    /// tell without looking which of them it will pick.
+    /// Takes one occurrence of each tuple in turn; the same as [`observe`](Compressor::observe) for
+    /// each, and faster where a component can tell without looking which of them it will pick.
     #[inline]
     fn observe_all(&mut self, tuples: &[T], send: &mut impl FnMut(Message<T>))
     where
@@ -58,7 +60,8 @@ pub trait Compressor<T: Tuple> {
         }
     }
 
-    /// Sends what is known by tuple but has not been sent, and forgets it. Samplers know nothing; tables do.
+    /// Sends what is known by tuple but has not been sent, and forgets it. Samplers know nothing;
+    /// tables do.
     fn drain(&mut self, send: &mut dyn FnMut(Message<T>));
 
     /// Occurrences taken in less occurrences that messages stood for.

@@ -1,10 +1,12 @@
 //! When a profile is known well enough to stop sampling, and when to look again.
 //!
-//! At the end of each interval the caller measures how much the profile changed ([`change`]) and asks the [`Convergence`] what to do. A profile
-//! that changed little several times in a row is stable: sampling rests, for twice as many intervals each time, and then looks for one
-//! interval. If that one agrees with what is known, it rests again; if not, it learns anew.
+//! At the end of each interval the caller measures how much the profile changed ([`change`]) and
+//! asks the [`Convergence`] what to do. A profile that changed little several times in a row is
+//! stable: sampling rests, for twice as many intervals each time, and then looks for one interval.
+//! If that one agrees with what is known, it rests again; if not, it learns anew.
 //!
-//! [`Watch`] does that for profiles of values, and tells which places are known already, so that their events can be left out (instruction filtering).
+//! [`Watch`] does that for profiles of values, and tells which places are known already, so that
+//! their events can be left out (instruction filtering).
 
 mod watch;
 
@@ -66,7 +68,8 @@ impl Convergence {
         !matches!(self.state, State::Learning { .. })
     }
 
-    /// An interval has ended, in which the profile changed so much; the change of an interval of rest is ignored.
+    /// An interval has ended, in which the profile changed so much; the change of an interval of
+    /// rest is ignored.
     pub fn interval(&mut self, change: f64) -> Advice {
         let is_small = change <= self.settings.tolerance;
         self.state = match self.state {
@@ -136,7 +139,8 @@ mod tests {
     #[test]
     fn a_change_starts_over() {
         use Advice::{Rest, Sample};
-        // Unstable in between, then stable, then different after the rest, then stable again with a short rest.
+        // Unstable in between, then stable, then different after the rest, then stable again with a
+        // short rest.
         let changes = [0.01, 0.5, 0.01, 0.01, 0.0, 0.9, 0.01, 0.01, 0.0];
         assert_eq!(advices(&changes), [Sample, Sample, Sample, Rest, Sample, Sample, Sample, Rest, Sample]);
     }

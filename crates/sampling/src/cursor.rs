@@ -1,6 +1,8 @@
-//! A place in a text that is parsed: what both grammars of the crate need of one, so that their errors point at the character in the same way.
+//! A place in a text that is parsed: what both grammars of the crate need of one, so that their
+//! errors point at the character in the same way.
 //!
-//! A parser is a function for each rule of its grammar, as methods of the cursor, in the module of what it makes.
+//! A parser is a function for each rule of its grammar, as methods of the cursor, in the module of
+//! what it makes.
 
 use alloc::string::ToString as _;
 

@@ -1,7 +1,7 @@
 //! Compressors that are made from an expression at run time.
 //!
-//! What is common is as fast as when written in types: samplers, and splitters with a sampler inside, which keep their counters in as few bytes as
-//! the rate allows. Everything else is a tree.
+//! What is common is as fast as when written in types: samplers, and splitters with a sampler
+//! inside, which keep their counters in as few bytes as the rate allows. Everything else is a tree.
 
 use alloc::boxed::Box;
 

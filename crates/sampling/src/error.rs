@@ -22,7 +22,8 @@ pub enum Error {
     NoEntries,
     /// More than [`MAX_ENTRIES`], counted over all tables of an expression.
     TooManyEntries(u64),
-    /// The paper's hash folds to whole bits, so that the number of strata or sets must be a power of two.
+    /// The paper's hash folds to whole bits, so that the number of strata or sets must be a power
+    /// of two.
     NotAPowerOfTwo(u32),
     /// Tags have 1 to 8 bits.
     TagBits(u64),
@@ -35,7 +36,8 @@ pub enum Error {
         /// Entries of each set.
         ways: u32,
     },
-    /// The hits at which an entry may be evicted must be 1 to the rate, because at the rate it is sent anyway.
+    /// The hits at which an entry may be evicted must be 1 to the rate, because at the rate it is
+    /// sent anyway.
     EvictThreshold(u64),
     /// The misses at which an entry is replaced must be 1 to 65535.
     ReplaceThreshold(u64),

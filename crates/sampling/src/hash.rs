@@ -1,7 +1,8 @@
 //! From a tuple to its place in a table.
 //!
-//! Two functions: the paper's, which hardware can do with a few gates and a table of 256 bytes, and a folded multiplication, which a
-//! processor does in a few cycles. Both take their random numbers from a seed.
+//! Two functions: the paper's, which hardware can do with a few gates and a table of 256 bytes, and
+//! a folded multiplication, which a processor does in a few cycles. Both take their random numbers
+//! from a seed.
 
 use alloc::boxed::Box;
 
@@ -40,7 +41,8 @@ impl FastHash {
     pub fn hash(&self, [a, b]: [u64; 2]) -> u64 {
         let product = u128::from(a ^ self.secrets[0]) * u128::from(b ^ self.secrets[1]);
         let folded = (product as u64) ^ ((product >> 64) as u64);
-        // Without this, keys whose first factor is small spread over few of the high bits, which choose the place.
+        // Without this, keys whose first factor is small spread over few of the high bits, which
+        // choose the place.
         folded.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 }
@@ -62,10 +64,11 @@ impl TableHash for FastHash {
     }
 }
 
-/// The paper's: replace each byte by a random one, reverse the bytes of the place, exclusive-or the words, fold.
+/// The paper's: replace each byte by a random one, reverse the bytes of the place, exclusive-or the
+/// words, fold.
 ///
-/// Its table of 256 random numbers is a permutation here: with repeated entries, values that differ in one byte would share a stratum in
-/// one of 256 cases, however large the table.
+/// Its table of 256 random numbers is a permutation here: with repeated entries, values that differ
+/// in one byte would share a stratum in one of 256 cases, however large the table.
 #[derive(Clone, Debug)]
 pub struct PaperHash {
     randomize: Box<[u8; 256]>,
@@ -168,7 +171,8 @@ mod tests {
         assert_eq!(xor_fold(u64::MAX, 0), 0);
     }
 
-    /// Code addresses with small values, as loads of flags and counters have them, must not pile up.
+    /// Code addresses with small values, as loads of flags and counters have them, must not pile
+    /// up.
     #[test]
     fn similar_tuples_spread_evenly() {
         let n = TableSize::new(64).unwrap();

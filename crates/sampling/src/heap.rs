@@ -1,4 +1,5 @@
-//! The tuples of greatest weight: a heap whose root has the least, with an index to find tuples in it.
+//! The tuples of greatest weight: a heap whose root has the least, with an index to find tuples in
+//! it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -67,7 +68,8 @@ impl<T: Tuple> Heap<T> {
         self.sift_up(entry as usize);
     }
 
-    /// Puts a tuple that is not there in the place of the one of least weight; its own weight is not less.
+    /// Puts a tuple that is not there in the place of the one of least weight; its own weight is
+    /// not less.
     pub(crate) fn replace_least(&mut self, message: Message<T>) {
         let entry = self.order[0];
         let old = self.entries[entry as usize].tuple;

@@ -1,8 +1,8 @@
 //! Finds the entry of a tuple: open addressing with linear probing, of a size that never changes.
 //!
-//! The table holds numbers of entries; the tuples are with the entries. It has at least twice as many places as there are entries, so
-//! that a search ends soon. Removal moves later entries of the same run forward instead of leaving a mark, so that searches do not get
-//! longer with time.
+//! The table holds numbers of entries; the tuples are with the entries. It has at least twice as
+//! many places as there are entries, so that a search ends soon. Removal moves later entries of the
+//! same run forward instead of leaving a mark, so that searches do not get longer with time.
 
 use alloc::boxed::Box;
 use alloc::vec;

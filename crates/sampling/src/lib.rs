@@ -1,7 +1,8 @@
-//! Stream compressors: a long stream of events becomes a short stream of *messages*, each a tuple and the number of occurrences
-//! that it stands for.
+//! Stream compressors: a long stream of events becomes a short stream of *messages*, each a tuple
+//! and the number of occurrences that it stands for.
 //!
-//! The components are those of "Rapid Profiling via Stratified Sampling" (Sastry, Bodík, Smith), and are composed freely:
+//! The components are those of "Rapid Profiling via Stratified Sampling" (Sastry, Bodík, Smith),
+//! and are composed freely:
 //!
 //! | text | component | type |
 //! |---|---|---|
@@ -16,15 +17,17 @@
 //! | `SS512`, `MG512`, `CM[4, heap=128]1024` | rivals that keep the most frequent tuples | [`SpaceSaving`], [`MisraGries`], [`CountMin`] |
 //! | `X Y` | the messages of `X` go through `Y` | [`Pipeline`] |
 //!
-//! `H:paper[..]` and `T:paper[..]` hash as the paper does. An [`Expression`] is such a text, checked; [`Expression::build`] makes a
-//! [`Dynamic`] compressor. Where speed matters, name the types: everything is generic and inlines.
+//! `H:paper[..]` and `T:paper[..]` hash as the paper does. An [`Expression`] is such a text,
+//! checked; [`Expression::build`] makes a [`Dynamic`] compressor. Where speed matters, name the
+//! types: everything is generic and inlines.
 //!
 //! # Invariants
 //!
-//! * **Counts are conserved.** At any time, the weight taken in is the weight of all messages sent plus [`Compressor::residue`], exactly, as
-//!   long as the total stays below 2^63.
+//! * **Counts are conserved.** At any time, the weight taken in is the weight of all messages sent
+//!   plus [`Compressor::residue`], exactly, as long as the total stays below 2^63.
 //! * **At most one message out for each one in**, so that a compressor needs no queue.
-//! * **No allocation after construction**, and no floating point in a compressor: it can run in a signal handler of another program.
+//! * **No allocation after construction**, and no floating point in a compressor: it can run in a
+//!   signal handler of another program.
 //! * **Deterministic**: the same seed and the same stream give the same messages.
 #![no_std]
 #![forbid(unsafe_code)]

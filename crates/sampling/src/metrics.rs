@@ -1,7 +1,8 @@
 //! How good a profile is, and what its messages cost: sections 5.3.1 and 5.3.2 of the paper.
 //!
-//! A profile is a count for each tuple, in two slices with the same order: what really occurred, and what messages said. A third slice has the
-//! place of each tuple (the load, the branch, the call site) as a number below the number of places.
+//! A profile is a count for each tuple, in two slices with the same order: what really occurred,
+//! and what messages said. A third slice has the place of each tuple (the load, the branch, the
+//! call site) as a number below the number of places.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +29,8 @@ impl Relevance {
 /// The difference between a profile and the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InvarianceError {
-    /// Mean of |exact share - estimated share| over the relevant tuples, weighted by their exact counts.
+    /// Mean of |exact share - estimated share| over the relevant tuples, weighted by their exact
+    /// counts.
     pub mean: f64,
     /// Relevant tuples.
     pub n_tuples: usize,
@@ -36,9 +38,11 @@ pub struct InvarianceError {
     pub n_occurrences: u64,
 }
 
-/// The error of estimated invariances: how much of each place a tuple makes up. `None` if no tuple is relevant.
+/// The error of estimated invariances: how much of each place a tuple makes up. `None` if no tuple
+/// is relevant.
 ///
-/// A place that the estimate has never seen has all its invariances estimated as 0. Counts beyond the shortest slice are ignored.
+/// A place that the estimate has never seen has all its invariances estimated as 0. Counts beyond
+/// the shortest slice are ignored.
 #[must_use]
 pub fn invariance_error(
     place_of_tuple: &[u32],

@@ -1,11 +1,13 @@
 //! Samplers: which occurrence of a stream is sent, whatever it is.
 //!
-//! A sampler is divided into what all strata of a splitter share (rate, random numbers) and a small state for each stratum, so that
-//! `H[P256]2048` is 2048 bytes of counters and one rate.
+//! A sampler is divided into what all strata of a splitter share (rate, random numbers) and a small
+//! state for each stratum, so that `H[P256]2048` is 2048 bytes of counters and one rate.
 //!
-//! Messages of another compressor have weights. Counting samplers ([`Periodic`], [`Counter`], [`Counted`]) count occurrences, so that a message of
-//! weight 7 is the same to them as seven of weight 1. Samplers that know nothing of the past, or only a distance ([`Random`],
-//! [`Countdown`]), pick messages and let them stand for a multiple of their weight: both are unbiased.
+//! Messages of another compressor have weights. Counting samplers ([`Periodic`], [`Counter`],
+//! [`Counted`]) count occurrences, so that a message of weight 7 is the same to them as seven of
+//! weight 1. Samplers that know nothing of the past, or only a distance ([`Random`],
+//! [`Countdown`]), pick messages and let them stand for a multiple of their weight: both are
+//! unbiased.
 
 use crate::compressor::{Compressor, Message, Tuple};
 use crate::error::Rate;
@@ -18,7 +20,8 @@ pub trait Sampler {
     /// The state of a stratum that has seen nothing.
     fn initial(&mut self) -> Self::State;
 
-    /// Takes a message of this weight; if it is picked, the weight that it shall stand for. A weight of 0 changes nothing.
+    /// Takes a message of this weight; if it is picked, the weight that it shall stand for. A
+    /// weight of 0 changes nothing.
     fn take(&mut self, state: &mut Self::State, weight: u64) -> Option<u64>;
 
     /// Takes one occurrence.
@@ -27,7 +30,8 @@ pub trait Sampler {
         self.take(state, 1)
     }
 
-    /// Takes at most `n` occurrences, and stops behind the first that is picked: its index and the weight that it shall stand for.
+    /// Takes at most `n` occurrences, and stops behind the first that is picked: its index and the
+    /// weight that it shall stand for.
     #[inline]
     fn take_run(&mut self, state: &mut Self::State, n: usize) -> Option<(usize, u64)> {
         (0..n).find_map(|index| self.take_one(state).map(|weight| (index, weight)))
@@ -268,8 +272,8 @@ impl Sampler for Counter {
     }
 }
 
-/// `CX`: a counter beside a sampler, whose messages stand for everything since the last one: the length of the stream is known, not
-/// estimated.
+/// `CX`: a counter beside a sampler, whose messages stand for everything since the last one: the
+/// length of the stream is known, not estimated.
 #[derive(Clone, Debug)]
 pub struct Counted<S>(pub S);
 

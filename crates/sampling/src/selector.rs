@@ -9,10 +9,13 @@
 //! range   = address [ ".." address ]   hexadecimal, with 0x; the end is not in it
 //! ```
 //!
-//! A name with blanks or one of `&|!()` goes in double quotes. A compressor does not look into tuples, so one can serve several types of profile at once; which of
-//! them a message belongs to, its tuple says, and the classes `value`, `argument`, `address`, `target` and `type` select by it.
+//! A name with blanks or one of `&|!()` goes in double quotes. A compressor does not look into
+//! tuples, so one can serve several types of profile at once; which of them a message belongs to,
+//! its tuple says, and the classes `value`, `argument`, `address`, `target` and `type` select by
+//! it.
 //!
-//! Selecting is done once for each place, when code is translated: what is not selected costs nothing.
+//! Selecting is done once for each place, when code is translated: what is not selected costs
+//! nothing.
 
 mod parse;
 

@@ -1,8 +1,9 @@
-//! `H[X]n`: the stream is split by a hash of the tuple, and every part, a *stratum*, has a compressor of its own.
+//! `H[X]n`: the stream is split by a hash of the tuple, and every part, a *stratum*, has a
+//! compressor of its own.
 //!
-//! A stratum has few different tuples, mostly one, so that a sampler inside picks what the stratum consists of. That is the whole advantage
-//! over sampling the stream; it needs a sampler that knows the length of its stream ([`Periodic`](crate::Periodic),
-//! [`Counted`](crate::Counted)).
+//! A stratum has few different tuples, mostly one, so that a sampler inside picks what the stratum
+//! consists of. That is the whole advantage over sampling the stream; it needs a sampler that knows
+//! the length of its stream ([`Periodic`](crate::Periodic), [`Counted`](crate::Counted)).
 
 use alloc::boxed::Box;
 
@@ -102,7 +103,8 @@ mod tests {
     use crate::hash::FastHash;
     use crate::sampler::Periodic;
 
-    /// The example of section 3.3 of the paper: eight of each, and a sampler that sends two messages, always the right ones.
+    /// The example of section 3.3 of the paper: eight of each, and a sampler that sends two
+    /// messages, always the right ones.
     #[test]
     fn a_stratum_of_one_tuple_is_sampled_without_error() {
         let n = TableSize::new(2).unwrap();

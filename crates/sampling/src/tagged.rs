@@ -1,7 +1,7 @@
 //! `T`: counters with partial tags (section 4 and figure 6 of the paper).
 //!
-//! An entry of the table counts one tuple at a time, which it knows only by a tag of a few bits. To send its count, it needs the whole tuple,
-//! so it must wait for the tuple to come again:
+//! An entry of the table counts one tuple at a time, which it knows only by a tag of a few bits. To
+//! send its count, it needs the whole tuple, so it must wait for the tuple to come again:
 //!
 //! ```text
 //!            E1 any tuple: tag := its, hits += 1
@@ -17,11 +17,13 @@
 //!                            E5 miss and ShouldReplace: tag := its, hits += misses + 1, misses := 0
 //! ```
 //!
-//! **Counts are handed over, never dropped** (E5, E6): hits and misses together are the occurrences that went through the entry and were
-//! not sent, whoever they belonged to. So the residue of the table is the sum of all its counters.
+//! **Counts are handed over, never dropped** (E5, E6): hits and misses together are the occurrences
+//! that went through the entry and were not sent, whoever they belonged to. So the residue of the
+//! table is the sum of all its counters.
 //!
-//! The paper does not say which entry of a set a miss goes to. Here it is an empty one, else one that is already waiting to be evicted, else
-//! the one with the fewest hits. It does not say what "enough" and "too many" are either; [`Replacement`] does.
+//! The paper does not say which entry of a set a miss goes to. Here it is an empty one, else one
+//! that is already waiting to be evicted, else the one with the fewest hits. It does not say what
+//! "enough" and "too many" are either; [`Replacement`] does.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -269,7 +271,8 @@ mod tests {
     use crate::hash::FastHash;
     use alloc::vec::Vec;
 
-    /// A table of one set, and tuples with tags of their own: the tag is the lowest bits of the tuple.
+    /// A table of one set, and tuples with tags of their own: the tag is the lowest bits of the
+    /// tuple.
     struct OnePlace;
 
     impl TableHash for OnePlace {

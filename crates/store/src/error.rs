@@ -78,7 +78,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a failure of SQLite means. A profile lacks no table and no column, and its values have the types of their columns.
+    /// What a failure of SQLite means. A profile lacks no table and no column, and its values have
+    /// the types of their columns.
     pub(crate) fn database(path: &Path, cause: rusqlite::Error) -> Error {
         let path = path.to_owned();
         match cause.sqlite_error_code() {

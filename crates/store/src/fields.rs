@@ -1,7 +1,8 @@
 //! Rows as values of SQLite: [`Fields`] on the way out, [`Columns`] on the way in.
 //!
-//! A file may come from anywhere. [`Columns`] therefore yields only values that the model allows: numbers that fit their types, estimates
-//! that are finite and not negative. Whether handles point to anything is checked when all tables are there.
+//! A file may come from anywhere. [`Columns`] therefore yields only values that the model allows:
+//! numbers that fit their types, estimates that are finite and not negative. Whether handles point
+//! to anything is checked when all tables are there.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher as _};

@@ -1,11 +1,13 @@
 //! The profile file: SQLite, written while a program is being recorded.
 //!
-//! The truth of a recording is in memory; [`Recording::write`] makes the file equal to it, in one transaction, and touches only rows that
-//! changed. What has been written survives anything. The schema is in `schema.sql`, which is its documentation.
+//! The truth of a recording is in memory; [`Recording::write`] makes the file equal to it, in one
+//! transaction, and touches only rows that changed. What has been written survives anything. The
+//! schema is in `schema.sql`, which is its documentation.
 //!
-//! **Why a rollback journal.** Between two writes the file is complete in itself, to be copied or read by anyone: there is no write-ahead
-//! log beside it that holds half of it. While a write goes on, readers wait for a moment, as the writer does for them. A recorder that is
-//! killed in the middle of a write leaves a journal from which the next reader restores the state before it.
+//! **Why a rollback journal.** Between two writes the file is complete in itself, to be copied or
+//! read by anyone: there is no write-ahead log beside it that holds half of it. While a write goes
+//! on, readers wait for a moment, as the writer does for them. A recorder that is killed in the
+//! middle of a write leaves a journal from which the next reader restores the state before it.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

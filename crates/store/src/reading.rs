@@ -1,7 +1,8 @@
 //! Reading a profile.
 //!
-//! All tables are read in one transaction, so that a profile that is being recorded is seen as of one moment. Nothing here opens the file
-//! but SQLite: closing any descriptor of a file drops all locks that the process has on it, those of other connections included.
+//! All tables are read in one transaction, so that a profile that is being recorded is seen as of
+//! one moment. Nothing here opens the file but SQLite: closing any descriptor of a file drops all
+//! locks that the process has on it, those of other connections included.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,8 +23,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum Extent {
     /// All of it.
     Whole,
-    /// Without edges and histories of branches, which make up half of a large profile, and without values and paths by context. Their tables are
-    /// empty.
+    /// Without edges and histories of branches, which make up half of a large profile, and without
+    /// values and paths by context. Their tables are empty.
     WithoutBranches,
 }
 
@@ -80,7 +81,8 @@ fn connect(path: &Path) -> Result<(Connection, i32), Error> {
         Some(ErrorCode::NotADatabase) => not_a_profile(),
         _ => Error::database(path, cause),
     };
-    // Writing is needed to undo what a killed recorder has left half done; SQLite falls back to reading if it may not.
+    // Writing is needed to undo what a killed recorder has left half done; SQLite falls back to
+    // reading if it may not.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(database)?;
     let (application_id, version) = prepare(&connection).map_err(database)?;
@@ -103,8 +105,8 @@ fn prepare(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     Ok((pragma("application_id")?, pragma("user_version")?))
 }
 
-/// A second connection that sees what the first one sees: as long as both hold a lock on the file, no one writes. Nothing if a writer is
-/// already waiting for the first to end.
+/// A second connection that sees what the first one sees: as long as both hold a lock on the file,
+/// no one writes. Nothing if a writer is already waiting for the first to end.
 fn helper(path: &Path) -> Option<Connection> {
     let (connection, _) = connect(path).ok()?;
     connection.busy_timeout(Duration::ZERO).ok()?;
@@ -112,7 +114,8 @@ fn helper(path: &Path) -> Option<Connection> {
     Some(connection)
 }
 
-/// The size of the file by its own account. SQLite notices that something is missing only when it comes to it.
+/// The size of the file by its own account. SQLite notices that something is missing only when it
+/// comes to it.
 fn claimed_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
     Ok(u64::from(pragma("page_count")?) * u64::from(pragma("page_size")?))

@@ -1,7 +1,7 @@
 //! Writing a profile while the program runs.
 //!
-//! Nothing that fails here loses anything: what could not be written, because the disk is full or a reader holds the file, waits for the
-//! next time.
+//! Nothing that fails here loses anything: what could not be written, because the disk is full or a
+//! reader holds the file, waits for the next time.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -67,7 +67,8 @@ impl Recording {
         &self.path
     }
 
-    /// States a fact about the recording; a later one of the same name replaces it. It goes before a fact of the profile.
+    /// States a fact about the recording; a later one of the same name replaces it. It goes before
+    /// a fact of the profile.
     pub fn fact(&mut self, name: &str, value: impl ToString) {
         self.facts.insert(name.to_owned(), value.to_string());
     }
@@ -90,7 +91,8 @@ impl Recording {
         self.pending.traces.push((process, n_samples, n_bytes, compressed));
     }
 
-    /// Makes the file equal to `profile`, and writes what [`Recording::flush`] does, in one transaction.
+    /// Makes the file equal to `profile`, and writes what [`Recording::flush`] does, in one
+    /// transaction.
     pub fn write(&mut self, profile: &Profile) -> Result<(), Error> {
         let database = |cause| Error::database(&self.path, cause);
         let transaction = self.connection.transaction().map_err(database)?;
@@ -121,8 +123,8 @@ impl Recording {
     }
 }
 
-/// Writes a profile to a file at once. An older profile of that name is replaced when all of the new one is there; any other file is left
-/// alone.
+/// Writes a profile to a file at once. An older profile of that name is replaced when all of the
+/// new one is there; any other file is left alone.
 pub fn save(path: &Path, profile: &Profile) -> Result<(), Error> {
     refuse_foreign(path)?;
     let beside = beside(path, &format!(".{}.partial", std::process::id()));

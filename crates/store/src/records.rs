@@ -17,7 +17,8 @@ pub(crate) trait Record: Sized {
     /// Its columns after `id`, in the order in which they are encoded and decoded.
     const COLUMNS: &'static str;
 
-    /// What to read in a file of some version, in the same order; constants where the version has no such column.
+    /// What to read in a file of some version, in the same order; constants where the version has
+    /// no such column.
     fn columns_of(_version: i32) -> &'static str {
         Self::COLUMNS
     }

@@ -1,7 +1,7 @@
 //! Making the tables of the file equal to a profile.
 //!
-//! A [`Snapshot`] remembers what the file says, by a fingerprint per row: 64 bits instead of a second profile in memory. A row whose
-//! fingerprint has not changed is not written again.
+//! A [`Snapshot`] remembers what the file says, by a fingerprint per row: 64 bits instead of a
+//! second profile in memory. A row whose fingerprint has not changed is not written again.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Writes what `profile` and `facts` say and the file does not. Returns what the file says once the transaction is committed.
+    /// Writes what `profile` and `facts` say and the file does not. Returns what the file says once
+    /// the transaction is committed.
     pub(crate) fn write(
         &self,
         db: &Transaction<'_>,

@@ -1,8 +1,9 @@
 //! Reading the tables of the file into a profile.
 //!
-//! Tables are decoded independently of each other, half of them by a second thread, and checked against each other when all are there.
-//! What passes cannot make a query or a merge go astray. That keys are distinct is not checked: it would take as long as reading, and
-//! merging adds rows of equal keys anyway.
+//! Tables are decoded independently of each other, half of them by a second thread, and checked
+//! against each other when all are there. What passes cannot make a query or a merge go astray.
+//! That keys are distinct is not checked: it would take as long as reading, and merging adds rows
+//! of equal keys anyway.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

@@ -1,7 +1,7 @@
 //! Sequences of blocks as bytes.
 //!
-//! Blocks of a path are near each other, so that differences are small: most take one byte. The format is described at the column
-//! `path.blocks` in `schema.sql`.
+//! Blocks of a path are near each other, so that differences are small: most take one byte. The
+//! format is described at the column `path.blocks` in `schema.sql`.
 
 const MORE: u8 = 0x80;
 const BITS: u32 = 7;

@@ -1,4 +1,5 @@
-//! What is written is in the file and survives the writer; what changes, and only that, is written again.
+//! What is written is in the file and survives the writer; what changes, and only that, is written
+//! again.
 
 #[path = "../../profile/tests/query/random.rs"]
 mod random;

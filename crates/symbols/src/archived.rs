@@ -1,7 +1,8 @@
 //! Files that an archive brought along with a profile, by build-id.
 //!
-//! They lie in a folder `files` beside the profile: `files/<build-id>` is a binary, `files/<build-id>.debug` the separate debug file of
-//! one, or a file shared by several of those, by its own build-id. A file counts only if it has the build-id that it is filed under.
+//! They lie in a folder `files` beside the profile: `files/<build-id>` is a binary,
+//! `files/<build-id>.debug` the separate debug file of one, or a file shared by several of those,
+//! by its own build-id. A file counts only if it has the build-id that it is filed under.
 
 use std::fs;
 use std::path::{Path, PathBuf};

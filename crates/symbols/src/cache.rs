@@ -1,11 +1,12 @@
 //! Tables on disk, one file for each build of a module.
 //!
-//! The name of a file is the build-id, so that answers stay right when the module moves, and stay there when it is gone. A module without
-//! build-id goes by its path, size and time of change.
+//! The name of a file is the build-id, so that answers stay right when the module moves, and stay
+//! there when it is gone. A module without build-id goes by its path, size and time of change.
 //!
-//! Several runs may want to extend one table. Each writes a file of its own and renames it, so that a reader sees the old table or the new
-//! one; a lock makes them take turns with reading, adding and renaming. Whoever finds the lock taken does not write: then the next run
-//! looks up again what this one did. Nothing here fails: without a cache everything only takes longer.
+//! Several runs may want to extend one table. Each writes a file of its own and renames it, so that
+//! a reader sees the old table or the new one; a lock makes them take turns with reading, adding
+//! and renaming. Whoever finds the lock taken does not write: then the next run looks up again what
+//! this one did. Nothing here fails: without a cache everything only takes longer.
 
 use std::fs::{self, Metadata};
 use std::hash::{Hash as _, Hasher as _};

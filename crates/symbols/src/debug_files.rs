@@ -1,8 +1,10 @@
-//! Finds separate debug files: where distributions and debuggers put them, checked against the build they belong to.
+//! Finds separate debug files: where distributions and debuggers put them, checked against the
+//! build they belong to.
 //!
-//! In the order in which debuggers look: below the debug directory by build-id; by the name in `.gnu_debuglink` beside the binary, in
-//! `.debug` beside it, and below the debug directory under the binary's own path. A file shared by several debug files (`dwz`) is
-//! found by the path that the debug file states, or by its own build-id.
+//! In the order in which debuggers look: below the debug directory by build-id; by the name in
+//! `.gnu_debuglink` beside the binary, in `.debug` beside it, and below the debug directory under
+//! the binary's own path. A file shared by several debug files (`dwz`) is found by the path that
+//! the debug file states, or by its own build-id.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,12 @@
 //! Debug files from debuginfod servers, for those who ask for them.
 //!
-//! The protocol is one request: `GET /buildid/<build-id>/debuginfo`. A server is believed only if it sends an ELF file that has the
-//! build-id asked for. A server that does not answer, stops in the middle or sends something else costs a bounded time and is one
-//! remark; the next server is asked. What was downloaded is kept.
+//! The protocol is one request: `GET /buildid/<build-id>/debuginfo`. A server is believed only if
+//! it sends an ELF file that has the build-id asked for. A server that does not answer, stops in
+//! the middle or sends something else costs a bounded time and is one remark; the next server is
+//! asked. What was downloaded is kept.
 //!
-//! The client itself ([`client`]) is there with the feature `debuginfod`; without it, every server is a remark.
+//! The client itself ([`client`]) is there with the feature `debuginfod`; without it, every server
+//! is a remark.
 
 #[cfg(feature = "debuginfod")]
 #[path = "debuginfod/client.rs"]
@@ -45,7 +47,8 @@ impl Debuginfod {
         Ok(Debuginfod { client, servers: options.servers.clone(), folder, progress: options.progress.clone() })
     }
 
-    /// Returns the debug file of a build, the first that a server has, and what went wrong on the way.
+    /// Returns the debug file of a build, the first that a server has, and what went wrong on the
+    /// way.
     pub fn fetch(&self, build_id: &BuildIdText) -> (Option<PathBuf>, Vec<Error>) {
         let kept = self.folder.join(format!("{}.debug", build_id.as_str()));
         if build_id_of(&kept).ok().flatten().as_ref() == Some(build_id) {

@@ -1,10 +1,12 @@
 //! Frames of addresses from DWARF: functions, what was inlined into them, and lines.
 //!
-//! `addr2line` finds the functions and lines of an address and reads only the units that are asked for. What it does not tell, the line at
-//! which a function begins and discriminators, is read from the same entries by [`Entries`].
+//! `addr2line` finds the functions and lines of an address and reads only the units that are asked
+//! for. What it does not tell, the line at which a function begins and discriminators, is read from
+//! the same entries by [`Entries`].
 //!
-//! Sections are borrowed from the file where they are not compressed. What compressed ones claim to unpack to is limited to a multiple
-//! of the file before anything is allocated. Nothing here fails: what cannot be read is unknown.
+//! Sections are borrowed from the file where they are not compressed. What compressed ones claim to
+//! unpack to is limited to a multiple of the file before anything is allocated. Nothing here fails:
+//! what cannot be read is unknown.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,7 +36,8 @@ pub struct DebugSections<'data> {
 }
 
 impl<'data> DebugSections<'data> {
-    /// The sections of `file` and of the file shared between debug files that it names; nothing if it has no line tables.
+    /// The sections of `file` and of the file shared between debug files that it names; nothing if
+    /// it has no line tables.
     pub fn load(file: &'data [u8], alternate: Option<&'data [u8]>) -> Option<DebugSections<'data>> {
         let own = has_lines(file).then(|| load(file))??;
         Some(DebugSections { own, alternate: alternate.and_then(load) })

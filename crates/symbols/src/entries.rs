@@ -1,10 +1,12 @@
 //! Facts of single DWARF entries: where a function begins in its source, and discriminators.
 //!
-//! A discriminator tells apart the blocks of one line, so that `a ? b : c` has three counts and not one. The line table has it for an
-//! instruction; the entry of an inlined call has it for the call, and so for the line of the caller.
+//! A discriminator tells apart the blocks of one line, so that `a ? b : c` has three counts and not
+//! one. The line table has it for an instruction; the entry of an inlined call has it for the call,
+//! and so for the line of the caller.
 //!
-//! The entry of an inlined or out-of-line copy does not repeat what the entry it is a copy of states, but refers to it, in the same unit,
-//! in another one, or in the file shared between debug files. References are followed up to a limit, as they may form a ring.
+//! The entry of an inlined or out-of-line copy does not repeat what the entry it is a copy of
+//! states, but refers to it, in the same unit, in another one, or in the file shared between debug
+//! files. References are followed up to a limit, as they may form a ring.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -115,7 +117,8 @@ fn number(unit: &Unit<Slice<'_>>, entry: UnitOffset, attribute: gimli::DwAt) -> 
     u32::try_from(value).ok()
 }
 
-/// A row of the line table holds until the next one of its sequence; of several for one address the last counts.
+/// A row of the line table holds until the next one of its sequence; of several for one address the
+/// last counts.
 fn discriminators(unit: UnitRef<'_, Slice<'_>>) -> Discriminators {
     let mut stretches = Vec::new();
     let Some(program) = unit.line_program.clone() else { return stretches };

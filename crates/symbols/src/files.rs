@@ -1,9 +1,10 @@
 //! The files of a module: whether the one that ran is still there, and where its debug data is.
 //!
-//! The binary at a module's path may be gone, or be another build by now. It counts only if its build-id is the one in the profile;
-//! reading that takes a few pages of the file. Debug data is taken from the binary, else from a separate debug file of the archive that
-//! the profile came with, else from one on this machine, else from a debuginfod server if the user asks for that. All of it can be
-//! there without the binary.
+//! The binary at a module's path may be gone, or be another build by now. It counts only if its
+//! build-id is the one in the profile; reading that takes a few pages of the file. Debug data is
+//! taken from the binary, else from a separate debug file of the archive that the profile came
+//! with, else from one on this machine, else from a debuginfod server if the user asks for that.
+//! All of it can be there without the binary.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -105,7 +106,8 @@ pub struct ModuleFiles {
 }
 
 impl ModuleFiles {
-    /// Reads what there is of a module. The binary is read only if it is `usable`, that is, the one that ran.
+    /// Reads what there is of a module. The binary is read only if it is `usable`, that is, the one
+    /// that ran.
     pub fn read(
         path: &Path,
         build_id: Option<&BuildIdText>,

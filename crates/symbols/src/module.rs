@@ -1,4 +1,5 @@
-//! One module: what the profile says about it, what is known about its addresses, and how more becomes known.
+//! One module: what the profile says about it, what is known about its addresses, and how more
+//! becomes known.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -152,7 +153,8 @@ impl ModuleSymbols {
     }
 }
 
-/// The answers for new addresses, with those known before; nothing if there is no file to look into.
+/// The answers for new addresses, with those known before; nothing if there is no file to look
+/// into.
 fn look_up(files: &ModuleFiles, new: &[u64], known: Option<&Table>) -> Option<Table> {
     let image = files.image();
     let sections = files.debug_sections();
@@ -190,7 +192,8 @@ fn covering_symbol(image: &Image<'_>, address: Svma) -> Option<String> {
     (name.kind != NameKind::Synthetic).then_some(name.raw)
 }
 
-/// Compilers leave the linkage name out where no other unit can refer to it, and the name then lacks its namespace.
+/// Compilers leave the linkage name out where no other unit can refer to it, and the name then
+/// lacks its namespace.
 fn name_by_symbol(frame: &mut SourceFrame, symbol: &str) {
     let is_mangled = |name: &str| name.starts_with("_Z") || name.starts_with("_R");
     if frame.linkage_name.is_empty() || (is_mangled(symbol) && !is_mangled(&frame.linkage_name)) {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::archived::ArchivedFiles;
 use crate::progress::Progress;
 
-/// Longest wait for an answer of a server to begin, and then for each further part. Servers may have to unpack a package first.
+/// Longest wait for an answer of a server to begin, and then for each further part. Servers may
+/// have to unpack a package first.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where to look, and where to keep what was found.

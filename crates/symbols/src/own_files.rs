@@ -1,7 +1,8 @@
 //! Plain files that belong to the user: what strobe keeps from run to run.
 //!
-//! A file that another user has made, or can write to, is as if it were not there. Files are opened without waiting, so that a pipe or a
-//! device in their place stops nobody. Whether nobody else can exchange files in the folder is for the caller to know.
+//! A file that another user has made, or can write to, is as if it were not there. Files are opened
+//! without waiting, so that a pipe or a device in their place stops nobody. Whether nobody else can
+//! exchange files in the folder is for the caller to know.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};

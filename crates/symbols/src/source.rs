@@ -1,7 +1,8 @@
 //! Lines of source files, where the files are on this machine.
 //!
-//! Debug data names files of the machine that compiled the program. Here the name may lead nowhere, or to something that is no file at
-//! all, so only regular files of a sensible size are read, each once.
+//! Debug data names files of the machine that compiled the program. Here the name may lead nowhere,
+//! or to something that is no file at all, so only regular files of a sensible size are read, each
+//! once.
 
 use std::cell::RefCell;
 use std::fs;

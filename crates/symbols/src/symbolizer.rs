@@ -1,12 +1,14 @@
 //! The look-up of many addresses at once.
 //!
-//! [`Symbolizer::resolve`] takes all addresses that will be shown and looks each up once: one module at a time, in ascending order, so
-//! that every unit of debug data is parsed once and only one module is in memory. Answers are kept on disk by build-id ([`crate::cache`]); the
-//! next run on the same profile reads no binary beyond its build-id, and shows names even when the binary is gone. After that,
-//! [`Symbolizer`] answers from memory.
+//! [`Symbolizer::resolve`] takes all addresses that will be shown and looks each up once: one
+//! module at a time, in ascending order, so that every unit of debug data is parsed once and only
+//! one module is in memory. Answers are kept on disk by build-id ([`crate::cache`]); the next run
+//! on the same profile reads no binary beyond its build-id, and shows names even when the binary is
+//! gone. After that, [`Symbolizer`] answers from memory.
 //!
-//! Nothing here fails. A module that is missing, rebuilt or unreadable has a [`Status`] to be shown once, and its addresses have the names
-//! that the profile itself holds, or names made of the addresses.
+//! Nothing here fails. A module that is missing, rebuilt or unreadable has a [`Status`] to be shown
+//! once, and its addresses have the names that the profile itself holds, or names made of the
+//! addresses.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +28,8 @@ use crate::options::Options;
 use crate::progress::{Progress, Step};
 use crate::source::SourceFiles;
 
-/// Knows the names and lines of the addresses it was given to resolve; of others, what the profile says.
+/// Knows the names and lines of the addresses it was given to resolve; of others, what the profile
+/// says.
 #[derive(Debug)]
 pub struct Symbolizer {
     modules: Vec<ModuleSymbols>,
@@ -67,7 +70,8 @@ impl Symbolizer {
         }
     }
 
-    /// Looks up all addresses that are not known yet. Addresses are those of the module's file, in any order.
+    /// Looks up all addresses that are not known yet. Addresses are those of the module's file, in
+    /// any order.
     pub fn resolve(&mut self, wanted: &[(ModuleId, u64)]) {
         let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
@@ -88,8 +92,8 @@ impl Symbolizer {
         }
     }
 
-    /// The function that an address belongs to: as the file's symbols or debug data name it, else as the profile does, else by a name made
-    /// of its address.
+    /// The function that an address belongs to: as the file's symbols or debug data name it, else
+    /// as the profile does, else by a name made of its address.
     pub fn function_name(&self, module: ModuleId, address: u64) -> FunctionName {
         let name = self.module(module).and_then(|module| module.function_name(address));
         name.unwrap_or_else(|| {
@@ -104,7 +108,8 @@ impl Symbolizer {
         self.sources.line(file, number)
     }
 
-    /// What became of a module's file. Whether it has debug data is known once one of its addresses was resolved.
+    /// What became of a module's file. Whether it has debug data is known once one of its addresses
+    /// was resolved.
     pub fn status(&self, module: ModuleId) -> Status {
         self.module(module).map_or(Status::Missing, ModuleSymbols::status)
     }

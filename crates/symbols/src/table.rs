@@ -1,7 +1,9 @@
-//! What is known about the addresses of one module, as bytes that are the same in memory and on disk.
+//! What is known about the addresses of one module, as bytes that are the same in memory and on
+//! disk.
 //!
-//! A profile has hundreds of thousands of addresses, and a reader wants the names of a few at once. So the table is searched in place:
-//! opening one checks its lengths and its checksum and decodes nothing. All numbers are little-endian:
+//! A profile has hundreds of thousands of addresses, and a reader wants the names of a few at once.
+//! So the table is searched in place: opening one checks its lengths and its checksum and decodes
+//! nothing. All numbers are little-endian:
 //!
 //! ```text
 //! magic, version                  8 bytes
@@ -15,9 +17,10 @@
 //! bytes of the strings
 //! ```
 //!
-//! Frames are shared: the chain of callers around two inlined calls is stored once, because a frame names the one around it. A frame comes
-//! after the one around it, so that following a chain ends whatever the bytes are. A table from disk may hold anything; every access is
-//! checked against the bytes that are there, and what does not fit is unknown.
+//! Frames are shared: the chain of callers around two inlined calls is stored once, because a frame
+//! names the one around it. A frame comes after the one around it, so that following a chain ends
+//! whatever the bytes are. A table from disk may hold anything; every access is checked against the
+//! bytes that are there, and what does not fit is unknown.
 
 use std::hash::Hash;
 
@@ -72,7 +75,8 @@ pub struct Answer<'t> {
 }
 
 impl Table {
-    /// A table that was written by [`TableBuilder::finish`]; nothing if the bytes were damaged since.
+    /// A table that was written by [`TableBuilder::finish`]; nothing if the bytes were damaged
+    /// since.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Table> {
         let layout = Layout::of(&bytes)?;
         let checksum = u32_at(&bytes, MAGIC.len())?;
@@ -93,7 +97,8 @@ impl Table {
         }
     }
 
-    /// The answer for an address; `None` if nobody asked before, which is not the same as an empty answer.
+    /// The answer for an address; `None` if nobody asked before, which is not the same as an empty
+    /// answer.
     pub fn get(&self, address: u64) -> Option<Answer<'_>> {
         let (mut low, mut high) = (0, self.layout.n_addresses);
         while low < high {
@@ -287,7 +292,8 @@ impl TableBuilder {
         let counts = [self.answers.len(), self.frames.values.len(), self.strings.values.len(), self.n_string_bytes];
         let mut checked = Vec::new();
         for count in counts {
-            // Numbers of frames and strings were cut to 32 bits on the way; only here it shows that they fit.
+            // Numbers of frames and strings were cut to 32 bits on the way; only here it shows that
+            // they fit.
             put(&mut checked, u32::try_from(count).ok()?);
         }
         origin_words.iter().for_each(|&word| put(&mut checked, word));

@@ -1,8 +1,10 @@
-//! Command lines shown in documents work: the subcommand exists and its help knows every long option.
+//! Command lines shown in documents work: the subcommand exists and its help knows every long
+//! option.
 //!
-//! The built program is asked, not its source, so that the check cannot be fooled by how the options are defined.
-//! Lines that contain the word "planned" may show what is not there yet. In docs/commands.md, which has a heading for
-//! each subcommand, options by themselves are looked at, too.
+//! The built program is asked, not its source, so that the check cannot be fooled by how the
+//! options are defined. Lines that contain the word "planned" may show what is not there yet. In
+//! docs/commands.md, which has a heading for each subcommand, options by themselves are looked at,
+//! too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! README.md and ARCHITECTURE.md name every crate and only real ones; paths in documents and comments exist.
+//! README.md and ARCHITECTURE.md name every crate and only real ones; paths in documents and
+//! comments exist.
 
 use std::collections::BTreeSet;
 
@@ -90,7 +91,8 @@ fn paths_in_comments(text: &str) -> Vec<(usize, &str)> {
     pieces.filter(|(_, piece)| is_path(piece) && has_source_suffix(piece)).collect()
 }
 
-/// A path into this repository, as opposed to a command, a Rust path or a place on the reader's machine.
+/// A path into this repository, as opposed to a command, a Rust path or a place on the reader's
+/// machine.
 fn is_path(text: &str) -> bool {
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
     let elsewhere = text.starts_with('/') || text.starts_with("target/");
@@ -101,8 +103,8 @@ fn has_source_suffix(text: &str) -> bool {
     SOURCE_SUFFIXES.iter().any(|suffix| text.len() > suffix.len() && text.ends_with(suffix))
 }
 
-/// Whether `path` names a file or folder of the workspace as seen from its root or from a folder above `from`; a
-/// bare file name may stand anywhere.
+/// Whether `path` names a file or folder of the workspace as seen from its root or from a folder
+/// above `from`; a bare file name may stand anywhere.
 fn exists(workspace: &Workspace, from: &str, path: &str) -> bool {
     if !path.contains('/') {
         return workspace.files.iter().any(|file| file.path.rsplit('/').next() == Some(path));

@@ -1,7 +1,8 @@
 //! The crate graph: which member may use which, and what pure crates must keep out.
 //!
-//! The table is the design; `cargo metadata` is the truth. A crate on disk without a row, or an edge without an
-//! entry, needs a decision and therefore an edit here. Rows without a crate are planned crates.
+//! The table is the design; `cargo metadata` is the truth. A crate on disk without a row, or an
+//! edge without an entry, needs a decision and therefore an edit here. Rows without a crate are
+//! planned crates.
 
 use crate::tidy::Complaint;
 use crate::workspace::Workspace;
@@ -63,7 +64,8 @@ const RULES: &[Rule] = &[
     Rule { name: "xtask", may_use: &[], pure: false },
 ];
 
-/// Packages that reach for the operating system; a pure crate's ordinary dependencies must not bring them in.
+/// Packages that reach for the operating system; a pure crate's ordinary dependencies must not
+/// bring them in.
 const IMPURE_PACKAGES: &[&str] = &[
     "async-std",
     "crossbeam",

@@ -1,7 +1,8 @@
 //! Figures in README.md are those that were measured.
 //!
-//! A row of a table in README.md whose first cell names claims has only numbers that were found for them, by
-//! docs/lab/results.md. All other numbers in its tables occur in some document of docs/lab.
+//! A row of a table in README.md whose first cell names claims has only numbers that were found for
+//! them, by docs/lab/results.md. All other numbers in its tables occur in some document of
+//! docs/lab.
 
 use std::collections::{BTreeMap, BTreeSet};
 

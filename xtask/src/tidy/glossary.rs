@@ -1,4 +1,5 @@
-//! The words of the glossary are words of the program: each one occurs in code or help, once in the list, in order.
+//! The words of the glossary are words of the program: each one occurs in code or help, once in the
+//! list, in order.
 
 use std::collections::BTreeSet;
 

@@ -69,7 +69,8 @@ pub fn links(text: &str) -> Vec<Link<'_>> {
     links
 }
 
-/// Returns what links can lead to in a document: headings, as they are shortened on the web, and `<a id="...">`.
+/// Returns what links can lead to in a document: headings, as they are shortened on the web, and
+/// `<a id="...">`.
 pub fn anchors(text: &str) -> Vec<String> {
     let mut anchors = Vec::new();
     for (line, _) in text.lines().zip(fenced_lines(text)).filter(|(_, is_fenced)| !is_fenced) {

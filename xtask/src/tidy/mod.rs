@@ -1,7 +1,7 @@
 //! Checks that keep documents, crate graph and sources honest.
 //!
-//! Every check is a function from plain values to a list of complaints, one line each, starting with the place to
-//! look at. All checks run; all complaints are printed.
+//! Every check is a function from plain values to a list of complaints, one line each, starting
+//! with the place to look at. All checks run; all complaints are printed.
 
 mod commands;
 mod documents;

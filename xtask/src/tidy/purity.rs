@@ -1,6 +1,8 @@
-//! Pure crates name no file, clock, thread, environment, network or process of the standard library.
+//! Pure crates name no file, clock, thread, environment, network or process of the standard
+//! library.
 //!
-//! Their dependencies are looked at in `edges.rs`; this looks at their own sources. Tests may do what they like.
+//! Their dependencies are looked at in `edges.rs`; this looks at their own sources. Tests may do
+//! what they like.
 
 use crate::tidy::{Complaint, edges, scan};
 use crate::workspace::{TextFile, Workspace};

@@ -1,8 +1,10 @@
-//! Tells code from comments and literals in Rust and C, so that checks neither read nor change what is quoted.
+//! Tells code from comments and literals in Rust and C, so that checks neither read nor change what
+//! is quoted.
 
 /// A source text and what each of its parts is.
 pub struct Scan {
-    /// The text with the content of comments, strings and characters replaced by blanks, line by line.
+    /// The text with the content of comments, strings and characters replaced by blanks, line by
+    /// line.
     pub code: String,
     /// For each line, whether it begins outside of comments and literals.
     pub begins_in_code: Vec<bool>,

@@ -1,4 +1,5 @@
-//! Source files: each opens with its reason, stays small, forbids unsafe code at the root, and hides no test.
+//! Source files: each opens with its reason, stays small, forbids unsafe code at the root, and
+//! hides no test.
 
 use std::fmt::Write as _;
 

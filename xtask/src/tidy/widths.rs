@@ -1,7 +1,7 @@
 //! Lines of Markdown and of comments end at 100 columns.
 //!
-//! Tables, code blocks and lines with links are as wide as they must be, and so are documents that a program writes.
-//! Which comments can be shorter is what `wrap.rs` makes of them.
+//! Tables, code blocks and lines with links are as wide as they must be, and so are documents that
+//! a program writes. Which comments can be shorter is what `wrap.rs` makes of them.
 
 use crate::tidy::wrap::{self, MAX_COLUMNS};
 use crate::tidy::{Complaint, markdown};

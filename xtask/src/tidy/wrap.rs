@@ -1,9 +1,10 @@
 //! Wraps comments and Markdown at 100 columns.
 //!
-//! Of sources, only lines that are comments as a whole are touched: `//`, `///` and `//!` in Rust and C, and blocks that open with `/*`
-//! and go on with ` *` in C. A paragraph is filled anew from its first over-long line to its end; what is above stays as its
-//! author broke it. Code in fences, indented code, tables, headings and words that are longer than a line stay, a list keeps
-//! its indentation, and code between backquotes stays on one line. Nothing else in a file changes.
+//! Of sources, only lines that are comments as a whole are touched: `//`, `///` and `//!` in Rust
+//! and C, and blocks that open with `/*` and go on with ` *` in C. A paragraph is filled anew from
+//! its first over-long line to its end; what is above stays as its author broke it. Code in fences,
+//! indented code, tables, headings and words that are longer than a line stay, a list keeps its
+//! indentation, and code between backquotes stays on one line. Nothing else in a file changes.
 
 use crate::tidy::scan;
 
@@ -191,8 +192,8 @@ fn fill(text: &str, first_indent: &str, indent: &str, room: usize) -> Vec<String
     lines
 }
 
-/// Splits text at blanks where a line may end: not within short code, and not before what would begin a list, a heading or
-/// a quotation at the start of a line.
+/// Splits text at blanks where a line may end: not within short code, and not before what would
+/// begin a list, a heading or a quotation at the start of a line.
 fn pieces(text: &str) -> Vec<String> {
     const MAX_CODE_COLUMNS: usize = 70;
     let mut pieces: Vec<String> = Vec::new();

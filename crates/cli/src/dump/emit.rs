@@ -1,7 +1,9 @@
-//! The instrumented copy of a module: every instruction of the copy, the original address it stands for, and the rule of recovery.
+//! The instrumented copy of a module: every instruction of the copy, the original address it stands
+//! for, and the rule of recovery.
 //!
-//! The copy is shown as it would be if the module were loaded at the addresses of its file, with the copy right in front of 2 GiB below
-//! them or above, whichever is free. Lines are `copy-address kind original instruction`.
+//! The copy is shown as it would be if the module were loaded at the addresses of its file, with
+//! the copy right in front of 2 GiB below them or above, whichever is free. Lines are
+//! `copy-address kind original instruction`.
 
 use std::io::{self, Write};
 

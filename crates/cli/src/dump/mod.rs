@@ -1,7 +1,7 @@
 //! `strobe dump`: each stage of the analysis as text for grep and diff.
 //!
-//! One fact per line. Facts about a function start with the address of its entry, so that `grep ^0x1a2b0` shows one function and
-//! `grep unresolved` shows where to look.
+//! One fact per line. Facts about a function start with the address of its entry, so that
+//! `grep ^0x1a2b0` shows one function and `grep unresolved` shows where to look.
 
 mod cfg;
 mod emit;

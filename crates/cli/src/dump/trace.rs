@@ -1,7 +1,7 @@
 //! A trace as text: paths as they ended, or blocks as they ran.
 //!
-//! Every line of a path has the thread, the number of the line in the thread, the function, the number of the path and its blocks. What is under way at the end
-//! of a thread comes last.
+//! Every line of a path has the thread, the number of the line in the thread, the function, the
+//! number of the path and its blocks. What is under way at the end of a thread comes last.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The flame graph, roots at the top.
 //!
-//! Every frame is an `svg` element of its own inside the picture: its position and width are percentages, which the script changes to zoom,
-//! and it clips its name by itself.
+//! Every frame is an `svg` element of its own inside the picture: its position and width are
+//! percentages, which the script changes to zoom, and it clips its name by itself.
 
 use std::io::{self, Write};
 
@@ -55,7 +55,8 @@ fn write_frame(frame: &Frame, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<text x=\"4\" y=\"13\">{}</text></svg>", Text(&frame.name))
 }
 
-/// In preorder the next sibling begins where the last one ended, and the first child where its parent does, behind kernel time.
+/// In preorder the next sibling begins where the last one ended, and the first child where its
+/// parent does, behind kernel time.
 fn frames(report: &Report<'_>) -> Vec<Frame> {
     let cpu_ns = totals(report.profile).cpu_ns.value;
     let mut next_left: Vec<f64> = vec![0.0];

@@ -1,7 +1,8 @@
 //! The report as one page: overview, flame graph, functions, hot paths with their source, loops.
 //!
-//! The page is one file that loads nothing: styles and script are in it, and its content-security policy forbids requests. Everything that
-//! comes from a profile or a binary is escaped ([`Text`]); the script reads figures from attributes and never builds markup of text.
+//! The page is one file that loads nothing: styles and script are in it, and its content-security
+//! policy forbids requests. Everything that comes from a profile or a binary is escaped ([`Text`]);
+//! the script reads figures from attributes and never builds markup of text.
 
 mod flame;
 mod overview;

@@ -80,7 +80,8 @@ fn innermost(report: &Report<'_>, module: ModuleId, address: u64) -> Option<Sour
     report.symbolizer.frames(module, address).into_iter().next()
 }
 
-/// The lines from the first instruction to the last if both are of one file and in order, else that of the first.
+/// The lines from the first instruction to the last if both are of one file and in order, else that
+/// of the first.
 fn source(report: &Report<'_>, first: Option<SourceFrame>, last: Option<SourceFrame>) -> Vec<String> {
     let Some(first) = first.filter(|frame| frame.line != 0) else { return Vec::new() };
     let same_file = last.filter(|last| last.file == first.file && last.function == first.function);

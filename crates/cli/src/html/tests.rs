@@ -82,7 +82,8 @@ fn page(profile: &Profile) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Names of the tags of a page in order, ends with a slash. Fails on anything that no browser should have to guess at.
+/// Names of the tags of a page in order, ends with a slash. Fails on anything that no browser
+/// should have to guess at.
 fn tags(page: &str) -> Vec<String> {
     let mut tags = Vec::new();
     let mut rest = page;

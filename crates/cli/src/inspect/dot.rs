@@ -1,4 +1,5 @@
-//! A function's graph for Graphviz: blocks with their instructions, exits as small nodes, back edges dashed.
+//! A function's graph for Graphviz: blocks with their instructions, exits as small nodes, back
+//! edges dashed.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! `strobe inspect`: a module, one of its functions or one path, for people (text), programs (JSON) or Graphviz.
+//! `strobe inspect`: a module, one of its functions or one path, for people (text), programs (JSON)
+//! or Graphviz.
 
 mod dot;
 mod function_text;

@@ -1,4 +1,5 @@
-//! Hardware counters, which are not recorded: what the kernel says about them, and what to do instead.
+//! Hardware counters, which are not recorded: what the kernel says about them, and what to do
+//! instead.
 
 use anyhow::{Result, bail};
 use attach::probe;

@@ -1,5 +1,6 @@
-//! What users are told of programs that run as if strobe were not there, because they would not survive it:
-//! the program, the reason, and what else there is, because an empty profile explains nothing.
+//! What users are told of programs that run as if strobe were not there, because they would not
+//! survive it: the program, the reason, and what else there is, because an empty profile explains
+//! nothing.
 
 use recorder::LeftAlonePrograms;
 use wire::hello::LeftAlone;

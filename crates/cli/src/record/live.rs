@@ -1,10 +1,12 @@
 //! `strobe record --live`: the view of `strobe top` while the program runs.
 //!
-//! The view has the terminal to itself. What the program would print there goes to a file without a name, and to the terminal when the
-//! view has ended; what it would read there are the view's keys, so it reads nothing. A file and not a pipe, because the program must
-//! neither wait for strobe nor die with it. Streams that lead elsewhere are left alone.
+//! The view has the terminal to itself. What the program would print there goes to a file without a
+//! name, and to the terminal when the view has ended; what it would read there are the view's keys,
+//! so it reads nothing. A file and not a pipe, because the program must neither wait for strobe nor
+//! die with it. Streams that lead elsewhere are left alone.
 //!
-//! The view has a thread of its own: to look names up can take seconds, in which samples have to be drained.
+//! The view has a thread of its own: to look names up can take seconds, in which samples have to be
+//! drained.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write as _};

@@ -1,7 +1,7 @@
 //! `strobe record`: has a program recorded, and says on the terminal how that went.
 //!
-//! The order matters. A program that cannot start must not cost an earlier profile. From the start of
-//! the program on, nothing that goes wrong on strobe's side may keep it from running to its end.
+//! The order matters. A program that cannot start must not cost an earlier profile. From the start
+//! of the program on, nothing that goes wrong on strobe's side may keep it from running to its end.
 
 pub mod control;
 pub mod hardware;
@@ -35,8 +35,8 @@ pub use recorder::own_cpu_time;
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 const PREPARATION_NAP: Duration = Duration::from_millis(10);
 
-/// Runs the program; the exit code is the program's own. What was on the process's CPU clock before strobe
-/// began is not its own.
+/// Runs the program; the exit code is the program's own. What was on the process's CPU clock before
+/// strobe began is not its own.
 pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
     hardware::refuse(&props.hardware)?;
     let ignored_signals = attach::ignored_signals();

@@ -7,7 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use recorder::Status;
 
-/// Time between changes of the line. The program may write to the same terminal: short runs should not be disturbed at all.
+/// Time between changes of the line. The program may write to the same terminal: short runs should
+/// not be disturbed at all.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// The line. Cleared when dropped.

@@ -1,4 +1,5 @@
-//! What became of values, on one screen and as facts of the profile, whether bursts noted them or all of the program.
+//! What became of values, on one screen and as facts of the profile, whether bursts noted them or
+//! all of the program.
 
 use crate::numbers::thousands;
 use recorder::Converged;

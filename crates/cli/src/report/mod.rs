@@ -1,7 +1,8 @@
 //! What strobe has to say about a module or a function, as plain values.
 //!
-//! Text, Graphviz and JSON all print these, so that no view knows more than another. Serialized they are the JSON that
-//! `docs/inspect-json.md` describes: a field may be added at any time; to rename, remove or redefine one, raise [`SCHEMA`].
+//! Text, Graphviz and JSON all print these, so that no view knows more than another. Serialized
+//! they are the JSON that `docs/inspect-json.md` describes: a field may be added at any time; to
+//! rename, remove or redefine one, raise [`SCHEMA`].
 
 mod function;
 mod module;
@@ -19,7 +20,8 @@ use serde::{Serialize, Serializer};
 /// Version of the JSON.
 pub const SCHEMA: u32 = 1;
 
-/// An address as the file states it; in JSON a string such as `"0x1a2b0"`, since JSON readers round large numbers.
+/// An address as the file states it; in JSON a string such as `"0x1a2b0"`, since JSON readers round
+/// large numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address(pub Svma);
 

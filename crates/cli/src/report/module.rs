@@ -211,7 +211,8 @@ impl FunctionCounts {
     }
 }
 
-/// Functions by who states their start. One may have several sources; those with none are found in the code alone.
+/// Functions by who states their start. One may have several sources; those with none are found in
+/// the code alone.
 fn by_source(functions: &[FunctionFlow]) -> Vec<Count> {
     let all = functions.iter().fold(Sources::default(), |all, function| all.union(function.sources));
     let having = |source| functions.iter().filter(|function| function.sources.contains(source)).count();

@@ -1,4 +1,5 @@
-//! The paths of one function: how many, where they start and are cut, and what each of them executes.
+//! The paths of one function: how many, where they start and are cut, and what each of them
+//! executes.
 
 use flow::FunctionFlow;
 use flow::graph::{BlockId, EdgeId};
@@ -60,7 +61,8 @@ impl Numbering {
 pub struct PathsReport {
     /// Path ids are below this.
     pub count: u64,
-    /// Logarithm to base 2 of the number of paths before edges were cut because there were too many.
+    /// Logarithm to base 2 of the number of paths before edges were cut because there were too
+    /// many.
     pub log2_before_cuts: f64,
     pub truncation: &'static str,
     pub order: &'static str,

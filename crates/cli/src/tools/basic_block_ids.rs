@@ -1,9 +1,11 @@
-//! The compiler's ids of machine basic blocks, from the section that `clang -fbasic-block-address-map` writes.
+//! The compiler's ids of machine basic blocks, from the section that
+//! `clang -fbasic-block-address-map` writes.
 //!
-//! The section `.llvm_bb_addr_map` holds one entry per function: version and features, then ranges of blocks, each with a base address.
-//! A block has an id, the distance of its start from the end of the previous block, perhaps the ends of its calls, and its size after the
-//! last of those. What profile-guided optimization adds behind the ranges is skipped. Versions 2 to 5 are known, and every feature of them
-//! except that which changes the shape of the skipped part.
+//! The section `.llvm_bb_addr_map` holds one entry per function: version and features, then ranges
+//! of blocks, each with a base address. A block has an id, the distance of its start from the end
+//! of the previous block, perhaps the ends of its calls, and its size after the last of those. What
+//! profile-guided optimization adds behind the ranges is skipped. Versions 2 to 5 are known, and
+//! every feature of them except that which changes the shape of the skipped part.
 
 use anyhow::{Result, anyhow, bail};
 use gimli::{EndianSlice, LittleEndian, Reader as _};

@@ -1,7 +1,8 @@
 //! What exporters ask about the file of the one module that they describe.
 //!
-//! The file is read only if it is the one that ran: its build-id must be that of the profile. Facts that a format does not need are not
-//! gathered, since finding all jumps takes an analysis of the whole file.
+//! The file is read only if it is the one that ran: its build-id must be that of the profile. Facts
+//! that a format does not need are not gathered, since finding all jumps takes an analysis of the
+//! whole file.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -31,7 +32,8 @@ pub struct FileFacts<'a> {
 }
 
 impl<'a> FileFacts<'a> {
-    /// What a format needs to know about a module of the profile at `path`; nothing without a module.
+    /// What a format needs to know about a module of the profile at `path`; nothing without a
+    /// module.
     pub fn gather(
         profile: &'a Profile,
         path: &Path,

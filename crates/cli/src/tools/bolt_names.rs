@@ -1,7 +1,8 @@
 //! Symbols under the names by which BOLT knows them.
 //!
-//! A global symbol goes by its name. A local one is followed by a number, even if no other has the name: BOLT goes through the symbol table
-//! in order of address, functions before other symbols of the same address, and counts per name. Data counts like code.
+//! A global symbol goes by its name. A local one is followed by a number, even if no other has the
+//! name: BOLT goes through the symbol table in order of address, functions before other symbols of
+//! the same address, and counts per name. Data counts like code.
 
 use export::SymbolOffset;
 use object::read::elf::ElfFile64;

@@ -131,7 +131,8 @@ impl Table<'_> {
         self.section("Branches, share taken", branches, out)
     }
 
-    /// Rows whose own figure changed come first in a diff, so that what is left to show can stop early.
+    /// Rows whose own figure changed come first in a diff, so that what is left to show can stop
+    /// early.
     fn section<'a>(
         &self,
         title: &str,

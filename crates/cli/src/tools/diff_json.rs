@@ -1,4 +1,5 @@
-//! The JSON of `strobe diff`, which `docs/profile-json.md` describes: all rows, significant or not, in the order of the text.
+//! The JSON of `strobe diff`, which `docs/profile-json.md` describes: all rows, significant or not,
+//! in the order of the text.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! `strobe export`: a profile in the format of another tool.
 //!
-//! Names and lines are looked up in one batch, and exporters ask one by one. So the export is done twice: the first time only to learn
-//! which addresses it asks about, into nowhere.
+//! Names and lines are looked up in one batch, and exporters ask one by one. So the export is done
+//! twice: the first time only to learn which addresses it asks about, into nowhere.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -43,7 +43,8 @@ fn asks_for_lines(format: Format) -> bool {
     matches!(format, Format::Pprof | Format::Callgrind | Format::Firefox | Format::LlvmSample)
 }
 
-/// The module whose path contains `text`, the file name before the rest of the path; without one, the recorded program.
+/// The module whose path contains `text`, the file name before the rest of the path; without one,
+/// the recorded program.
 fn module(profile: &Profile, text: Option<&str>) -> Result<ModuleId> {
     let ids = || (0..).map(ModuleId).zip(&profile.modules);
     let Some(text) = text else {
@@ -57,7 +58,8 @@ fn module(profile: &Profile, text: Option<&str>) -> Result<ModuleId> {
     })
 }
 
-/// The module that the first thread's command names, else the one in which most instructions were executed.
+/// The module that the first thread's command names, else the one in which most instructions were
+/// executed.
 fn program(profile: &Profile) -> Option<ModuleId> {
     let command = profile.threads.first().and_then(|thread| thread.command.split_whitespace().next());
     let is_program = |path: &str| command.is_some_and(|command| file_name(command) == file_name(path));

@@ -1,4 +1,5 @@
-//! The manual pages and the completions of shells, made from the one definition of the command line.
+//! The manual pages and the completions of shells, made from the one definition of the command
+//! line.
 
 use std::fs;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! `strobe merge`: the sum of many profiles.
 //!
-//! Profiles are read one after the other, and each costs its own size: the sum keeps its hash tables. The next one is read while the last
-//! one is added.
+//! Profiles are read one after the other, and each costs its own size: the sum keeps its hash
+//! tables. The next one is read while the last one is added.
 
 use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;

@@ -1,6 +1,8 @@
-//! What is done with profiles as a whole: comparing, adding, judging, exporting, drawing, packing, watching; and the program's own manual.
+//! What is done with profiles as a whole: comparing, adding, judging, exporting, drawing, packing,
+//! watching; and the program's own manual.
 //!
-//! Each command is one module with `run(props, out)`. All of them read profiles through [`opened`], which also finds names.
+//! Each command is one module with `run(props, out)`. All of them read profiles through [`opened`],
+//! which also finds names.
 
 mod accuracy;
 mod archive;

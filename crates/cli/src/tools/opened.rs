@@ -1,4 +1,5 @@
-//! Profiles as the tools read them: with the names of their functions, and with the files that an archive brought along.
+//! Profiles as the tools read them: with the names of their functions, and with the files that an
+//! archive brought along.
 
 use std::path::Path;
 
@@ -14,7 +15,8 @@ pub fn open(path: &Path) -> Result<Profile> {
     Ok(store::open(path)?)
 }
 
-/// A symbolizer that knows all functions of the profile at `path` by name. Most names are in the profile; only the others are looked up.
+/// A symbolizer that knows all functions of the profile at `path` by name. Most names are in the
+/// profile; only the others are looked up.
 pub fn symbolizer(profile: &Profile, path: &Path) -> Symbolizer {
     let mut symbolizer = Symbolizer::new(profile, &look_up::of_profile(path));
     let nameless = profile.functions.iter().filter(|row| row.name.is_empty());
@@ -37,7 +39,8 @@ impl Names {
     }
 }
 
-/// The name of a function as `symbols` knows it, else as the profile does, else by module and address.
+/// The name of a function as `symbols` knows it, else as the profile does, else by module and
+/// address.
 pub fn name_of(profile: &Profile, symbols: &dyn Symbols, row: &Function) -> String {
     let known = symbols.frames(row.module, row.address).pop().map(|frame| frame.function);
     let recorded = || Some(image::demangle(&row.name));

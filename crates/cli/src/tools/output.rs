@@ -1,4 +1,5 @@
-//! Files that a user asked for. A file gets its name when all of it is there, so that a failure leaves what was there before.
+//! Files that a user asked for. A file gets its name when all of it is there, so that a failure
+//! leaves what was there before.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

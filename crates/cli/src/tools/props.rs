@@ -51,7 +51,8 @@ pub struct ExportProps {
     /// `-` is standard output.
     pub output: PathBuf,
     pub profile: PathBuf,
-    /// Part of the path of the module that formats about one module describe; `None`: the recorded program.
+    /// Part of the path of the module that formats about one module describe; `None`: the recorded
+    /// program.
     pub module: Option<String>,
     pub table: export::csv::Table,
 }

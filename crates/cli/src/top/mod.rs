@@ -1,8 +1,9 @@
 //! The live view: hot functions, paths and contexts of a program that is being recorded.
 //!
-//! `strobe top` reads the profile file again about once a second; `strobe record --live` hands over its own profile. Both go through the
-//! same steps: a [`snapshot`] of plain rows, a [`state`] that keys change, and a [`view`] that draws it. Only [`Screen`] touches the
-//! terminal, and gives it back when it is dropped, also after a panic.
+//! `strobe top` reads the profile file again about once a second; `strobe record --live` hands over
+//! its own profile. Both go through the same steps: a [`snapshot`] of plain rows, a [`state`] that
+//! keys change, and a [`view`] that draws it. Only [`Screen`] touches the terminal, and gives it
+//! back when it is dropped, also after a panic.
 
 mod names;
 mod snapshot;
@@ -72,7 +73,8 @@ pub fn run(path: &Path) -> Result<()> {
         if shown_at.elapsed() < REFRESH || screen.state.is_paused {
             continue;
         }
-        // A recorder that starts over replaces the file; what was seen last stays until the next one can be read.
+        // A recorder that starts over replaces the file; what was seen last stays until the next
+        // one can be read.
         if let Ok(newer) = store::open(path) {
             profile = newer;
         }
@@ -113,7 +115,8 @@ impl Screen {
         self.draw()
     }
 
-    /// Waits for keys and obeys them, for at most `patience`. Says what the view cannot do by itself: to end, or what signals do.
+    /// Waits for keys and obeys them, for at most `patience`. Says what the view cannot do by
+    /// itself: to end, or what signals do.
     pub fn attend(&mut self, patience: Duration) -> Result<Option<Wish>> {
         if !event::poll(patience)? {
             return Ok(None);

@@ -30,7 +30,8 @@ pub enum Tab {
 pub enum Wish {
     /// To end the view.
     Quit,
-    /// Ctrl-C, Ctrl-\\ or Ctrl-Z, which the terminal does not turn into signals while the view is on.
+    /// Ctrl-C, Ctrl-\\ or Ctrl-Z, which the terminal does not turn into signals while the view is
+    /// on.
     Signal(Signal),
 }
 

@@ -1,6 +1,7 @@
 //! An annotated function for reading in a terminal.
 //!
-//! Time and count of a block stand beside its first instruction: all of its instructions ran equally often. `>` marks the hottest path.
+//! Time and count of a block stand beside its first instruction: all of its instructions ran
+//! equally often. `>` marks the hottest path.
 
 use std::io::{self, Write};
 

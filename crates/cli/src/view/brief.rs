@@ -1,7 +1,8 @@
 //! Names for tables: what a function is called, without what it takes, returns and is made of.
 //!
-//! `void std::sort<std::vector<int>::iterator>(...)` is `std::sort<..>`. Brackets are skipped as wholes, so that nothing in them is taken
-//! for the end of the name; those that are part of it (`(anonymous namespace)`, `{lambda(int)#1}`, `<T as Trait>`, `operator()`) stay.
+//! `void std::sort<std::vector<int>::iterator>(...)` is `std::sort<..>`. Brackets are skipped as
+//! wholes, so that nothing in them is taken for the end of the name; those that are part of it
+//! (`(anonymous namespace)`, `{lambda(int)#1}`, `<T as Trait>`, `operator()`) stay.
 
 /// Longest list of template arguments that stays, in bytes.
 const MAX_ARGUMENTS: usize = 16;

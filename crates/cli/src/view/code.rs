@@ -1,7 +1,8 @@
 //! Instructions of blocks, read from the files that ran.
 //!
-//! Only the bytes of the blocks themselves are read, however large a file is. A file counts only if it is the one that ran, which
-//! the symbolizer has checked; of any other module there are no instructions.
+//! Only the bytes of the blocks themselves are read, however large a file is. A file counts only if
+//! it is the one that ran, which the symbolizer has checked; of any other module there are no
+//! instructions.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -61,7 +62,8 @@ impl Subject {
         decoder.iter().take_while(|insn| !insn.is_invalid()).collect()
     }
 
-    /// Instructions as text, with the names of what they call. Those of other functions must have been resolved: see [`targets`].
+    /// Instructions as text, with the names of what they call. Those of other functions must have
+    /// been resolved: see [`targets`].
     pub fn listing(&self, id: BlockId, insns: &[Instruction]) -> Vec<InstructionLine> {
         let module = self.module_of(id);
         let own = self.function(self.block(id).function).address;
@@ -90,7 +92,8 @@ impl Subject {
     }
 }
 
-/// What instructions of a block refer to by name, and where they are themselves: what has to be resolved to show them.
+/// What instructions of a block refer to by name, and where they are themselves: what has to be
+/// resolved to show them.
 pub fn targets(module: ModuleId, insns: &[Instruction]) -> impl Iterator<Item = Place> {
     let is_direct = |insn: &&Instruction| 0 < insn.op_count() && insn.op0_kind() == OpKind::NearBranch64;
     let called = insns.iter().filter(is_direct).map(Instruction::near_branch_target);

@@ -95,7 +95,8 @@ pub fn view(subject: &mut Subject, part: Part) -> ContextsView {
     }
 }
 
-/// The tree query takes shares of the profile it is given; ours are of the whole one. What leads nowhere is not shown at all.
+/// The tree query takes shares of the profile it is given; ours are of the whole one. What leads
+/// nowhere is not shown at all.
 fn smallest_share(whole: &Profile, shown: &Profile, part: Part) -> f64 {
     let [whole_ns, shown_ns] = [whole, shown].map(|profile| query::totals(profile).cpu_ns.value);
     let least = if part.callee.is_some() { f64::MIN_POSITIVE } else { 0.0 };

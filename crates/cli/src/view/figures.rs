@@ -1,7 +1,8 @@
 //! Estimates for people and for programs.
 //!
-//! For people: three significant digits, then half the width of the 95 % interval in the same unit and to the same digit, rounded up, so
-//! that an error never looks smaller than it is. Exact numbers have no error to show, and counts that are exact are shown in full.
+//! For people: three significant digits, then half the width of the 95 % interval in the same unit
+//! and to the same digit, rounded up, so that an error never looks smaller than it is. Exact
+//! numbers have no error to show, and counts that are exact are shown in full.
 
 use profile::Estimate;
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! From what a user calls a function to the function, or to an error that helps to call it right.
 //!
-//! A name is tried as a whole, then without the scopes before it, then as a part of a name; the first way by which there is a function
-//! counts. Names that only debug files have are looked up if there is none among those in the profile.
+//! A name is tried as a whole, then without the scopes before it, then as a part of a name; the
+//! first way by which there is a function counts. Names that only debug files have are looked up if
+//! there is none among those in the profile.
 
 use anyhow::{Result, anyhow, bail};
 use profile::model::{FunctionId, ModuleId};

@@ -1,7 +1,9 @@
-//! The tree of contexts upside down: functions at the root, below each who called it, below those their callers.
+//! The tree of contexts upside down: functions at the root, below each who called it, below those
+//! their callers.
 //!
-//! Every context adds its time to one node per ancestor, so the tree is built as a trie of reversed stacks. Time that is divided among
-//! many callers is below the smallest share soon; children of nodes that are too small are never made into lines.
+//! Every context adds its time to one node per ancestor, so the tree is built as a trie of reversed
+//! stacks. Time that is divided among many callers is below the smallest share soon; children of
+//! nodes that are too small are never made into lines.
 
 use profile::Estimate;
 use profile::model::{ContextId, FunctionId, Profile};
@@ -73,7 +75,8 @@ impl Node {
 }
 
 impl Tree {
-    /// Of each function's own time; with a callee, of the time in and below that function. With a caller, only of what runs below it.
+    /// Of each function's own time; with a callee, of the time in and below that function. With a
+    /// caller, only of what runs below it.
     fn new(profile: &Profile, part: Part) -> Tree {
         let mut tree = Tree::default();
         for (index, context) in profile.contexts.iter().enumerate() {

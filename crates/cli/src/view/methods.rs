@@ -1,4 +1,5 @@
-//! `strobe methods`: functions by what makes them worth optimizing, how often they are entered and how often their loops turn.
+//! `strobe methods`: functions by what makes them worth optimizing, how often they are entered and
+//! how often their loops turn.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,8 @@
 //! Views of a profile: what to look at, in words.
 //!
-//! Each view is a plain value, made from the profile and printed as text or as the JSON that `docs/profile-json.md` describes; neither
-//! knows more than the other. A field may be added to the JSON at any time; to rename, remove or redefine one, raise [`SCHEMA`].
+//! Each view is a plain value, made from the profile and printed as text or as the JSON that
+//! `docs/profile-json.md` describes; neither knows more than the other. A field may be added to the
+//! JSON at any time; to rename, remove or redefine one, raise [`SCHEMA`].
 
 mod annotate;
 mod annotate_text;

@@ -15,7 +15,8 @@ use crate::view::subject::{FunctionLabel, Place, Spot, Subject};
 #[derive(Debug, Serialize)]
 pub struct Overview {
     pub command: Option<String>,
-    /// Whether nothing is known of times, as in exact recordings: then functions are ranked by instructions, paths by flow, contexts by entries.
+    /// Whether nothing is known of times, as in exact recordings: then functions are ranked by
+    /// instructions, paths by flow, contexts by entries.
     pub is_timeless: bool,
     /// Ticks that samples of paths were taken at, if that is what counts are.
     #[serde(skip)]

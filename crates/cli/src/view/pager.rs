@@ -1,6 +1,7 @@
 //! Where the text of a view goes: through a pager on a terminal, as it is anywhere else.
 //!
-//! `PAGER` says which pager; without it, `less`, set to end by itself if all fits on one screen. A pager that cannot be started is none.
+//! `PAGER` says which pager; without it, `less`, set to end by itself if all fits on one screen. A
+//! pager that cannot be started is none.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write};

@@ -1,7 +1,8 @@
 //! `strobe paths`: hot paths, each as the list of its blocks.
 //!
-//! A block is shown by the source lines of its instructions, where they are known; an instruction-by-instruction look at the lines needs
-//! the file that ran. Without it, the lines of the block's first and last instruction have to do.
+//! A block is shown by the source lines of its instructions, where they are known; an
+//! instruction-by-instruction look at the lines needs the file that ran. Without it, the lines of
+//! the block's first and last instruction have to do.
 
 use iced_x86::Instruction;
 use profile::model::{BlockEnd, BlockId, ContextPath, EdgeKind, FunctionId, Path, PathId};
@@ -73,7 +74,8 @@ pub struct PathStep {
 
 #[derive(Debug, Serialize)]
 pub struct Exit {
-    /// `taken`, `fall-through`, `table`, `past call`, `non-local`; `return`, `tail call` or `end` if the path ends without a back edge.
+    /// `taken`, `fall-through`, `table`, `past call`, `non-local`; `return`, `tail call` or `end`
+    /// if the path ends without a back edge.
     pub how: &'static str,
     /// Whether the way is one of several.
     pub chosen: bool,

@@ -1,7 +1,8 @@
 //! A profile together with the names and lines of its addresses.
 //!
-//! A view first decides which rows it shows, then has all addresses in them looked up at once ([`Subject::resolve`]), and then words the
-//! rows. What is not shown is not looked up, however large the profile is.
+//! A view first decides which rows it shows, then has all addresses in them looked up at once
+//! ([`Subject::resolve`]), and then words the rows. What is not shown is not looked up, however
+//! large the profile is.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +66,8 @@ impl Subject {
         Subject { profile, symbolizer, code: CodeFiles::default(), shown: BTreeSet::new() }
     }
 
-    /// Looks up everything that will be shown: names of functions that the profile has none for, and all about places.
+    /// Looks up everything that will be shown: names of functions that the profile has none for,
+    /// and all about places.
     pub fn resolve(
         &mut self,
         functions: impl IntoIterator<Item = FunctionId>,

@@ -1,4 +1,5 @@
-//! `strobe values`: loads that mostly load the same, and calls, jumps and branches that mostly go to the same place.
+//! `strobe values`: loads that mostly load the same, and calls, jumps and branches that mostly go
+//! to the same place.
 
 use std::io::{self, Write};
 
@@ -131,7 +132,8 @@ fn kind_name(kind: ValueKind) -> String {
 }
 
 impl ValueShare {
-    /// The name of a place; small numbers as they are, others, which are addresses and bit patterns, in hexadecimal.
+    /// The name of a place; small numbers as they are, others, which are addresses and bit
+    /// patterns, in hexadecimal.
     fn text(&self) -> String {
         const SMALL: u64 = 10_000;
         if let Some(ValuePlace { function, spot, .. }) = &self.place {

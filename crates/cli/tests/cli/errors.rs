@@ -1,4 +1,5 @@
-//! What users see when something is wrong: one line with the file, the cause and what to do; exit code 1, or 2 for wrong usage.
+//! What users see when something is wrong: one line with the file, the cause and what to do; exit
+//! code 1, or 2 for wrong usage.
 
 use std::fs;
 use std::io::Read as _;

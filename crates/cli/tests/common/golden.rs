@@ -1,4 +1,5 @@
-//! Exact texts, kept in `tests/golden`. To accept a change, run the tests once with `STROBE_BLESS=1` and read the difference.
+//! Exact texts, kept in `tests/golden`. To accept a change, run the tests once with
+//! `STROBE_BLESS=1` and read the difference.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
-/* Alternate signal stacks as the program sees them: none at first, on the normal stack without one, on it with one,
- * of the smallest size the system allows, reported right from inside and outside, by every thread for itself. */
+/* Alternate signal stacks as the program sees them: none at first, on the normal stack without
+ * one, on it with one, of the smallest size the system allows, reported right from inside and
+ * outside, by every thread for itself. */
 #include "maps.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Backtraces from handlers, from threads and from deep calls: the same frames with the same names, none of them
- * foreign, whether the signal was raised or came out of the blue. */
+/* Backtraces from handlers, from threads and from deep calls: the same frames with the same
+ * names, none of them foreign, whether the signal was raised or came out of the blue. */
 #include "maps.h"
 
 #include <dlfcn.h>

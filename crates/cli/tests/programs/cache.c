@@ -1,5 +1,6 @@
-/* Accesses whose misses are known: a walk over all lines of a buffer, and loads of 8 bytes from places that a generator of random numbers chooses, some of which
- * are in two lines. Nothing else is accessed in the loops. */
+/* Accesses whose misses are known: a walk over all lines of a buffer, and loads of 8 bytes from
+ * places that a generator of random numbers chooses, some of which are in two lines. Nothing
+ * else is accessed in the loops. */
 #include <stdint.h>
 #include <stdio.h>
 

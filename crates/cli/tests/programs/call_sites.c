@@ -1,4 +1,5 @@
-// Functions that are called from several places each: directly, through a pointer, by a tail call and by themselves.
+// Functions that are called from several places each: directly, through a pointer, by a tail call
+// and by themselves.
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Cancellation: deferred, at a blocking call, and asynchronous in the middle of computing; cleanup handlers run from
- * the innermost outwards, in every frame. */
+/* Cancellation: deferred, at a blocking call, and asynchronous in the middle of computing;
+ * cleanup handlers run from the innermost outwards, in every frame. */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,7 +1,9 @@
-/* What every test program shares: a check that ends the program, a digest, and work that keeps the processor busy.
+/* What every test program shares: a check that ends the program, a digest, and work that keeps
+ * the processor busy.
  *
- * A program prints only what is the same in every run, so its output can be compared byte for byte; whatever may
- * differ (how often a timer fired) is checked inside. The first argument scales the work. */
+ * A program prints only what is the same in every run, so its output can be compared byte for
+ * byte; whatever may differ (how often a timer fired) is checked inside. The first argument
+ * scales the work. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -57,8 +59,8 @@ static inline uint64_t mix(uint64_t digest, uint64_t value) {
     return digest ^ digest >> 29;
 }
 
-/* A few nanoseconds per round, over branches, a jump table and a little memory. The empty assembly keeps the compiler
- * from computing one result only once. */
+/* A few nanoseconds per round, over branches, a jump table and a little memory. The empty
+ * assembly keeps the compiler from computing one result only once. */
 static __attribute__((noinline, unused)) uint64_t busy(uint64_t seed, unsigned rounds) {
     uint64_t table[16];
     for (unsigned i = 0; i < 16; i++)

@@ -1,5 +1,5 @@
-/* Threads and processes made by the bare system call: children that share memory, tables and even the thread pointer
- * with their parent, and that no library function announces. */
+/* Threads and processes made by the bare system call: children that share memory, tables and
+ * even the thread pointer with their parent, and that no library function announces. */
 #include "check.h"
 
 #include <sched.h>

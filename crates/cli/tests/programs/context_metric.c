@@ -1,4 +1,5 @@
-// A path that takes long and misses the cache in one context, and neither in another. Both run it as often.
+// A path that takes long and misses the cache in one context, and neither in another. Both run it
+// as often.
 
 #include <stdio.h>
 

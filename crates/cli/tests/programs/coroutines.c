@@ -1,5 +1,5 @@
-/* Coroutines by ucontext on stacks of 8 KB, with a page without access below each: whoever puts a signal frame there
- * has little room. */
+/* Coroutines by ucontext on stacks of 8 KB, with a page without access below each: whoever puts
+ * a signal frame there has little room. */
 #include "check.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-/* Functions that run a known number of times, in threads, handlers, recursion, and around jumps out of functions. */
+/* Functions that run a known number of times, in threads, handlers, recursion, and around jumps
+ * out of functions. */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Closes every descriptor there is, more than once, and works on: first in the foreground, then as a daemon in its
- * own session, whose result the parent waits for. */
+/* Closes every descriptor there is, more than once, and works on: first in the foreground, then
+ * as a daemon in its own session, whose result the parent waits for. */
 #include "check.h"
 
 #include <fcntl.h>

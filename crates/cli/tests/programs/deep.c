@@ -1,4 +1,5 @@
-// Stacks that are not easy to unwind: a frame larger than what a sample keeps, one that is aligned by its function, one without unwind information, and a thread.
+// Stacks that are not easy to unwind: a frame larger than what a sample keeps, one that is aligned
+// by its function, one without unwind information, and a thread.
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,8 @@ __attribute__((noinline)) static unsigned busy(unsigned value) {
     return value;
 }
 
-// The same as codecs write it: the stack pointer is aligned and the old one kept in memory, and nothing tells unwinders.
+// The same as codecs write it: the stack pointer is aligned and the old one kept in memory, and
+// nothing tells unwinders.
 void by_hand(long rounds);
 __asm__(
     ".text\n"
@@ -39,7 +41,8 @@ __asm__(
     "    ret\n"
     ".size by_hand, . - by_hand\n");
 
-// An aligned array of a size that only the call knows: the caller's frame is found by a pointer in memory.
+// An aligned array of a size that only the call knows: the caller's frame is found by a pointer in
+// memory.
 __attribute__((noinline)) static unsigned aligned(int n) {
     _Alignas(64) volatile unsigned fixed[16] = {0};
     unsigned varying[n];

@@ -1,5 +1,5 @@
-// Calls whose target only the data knows: virtual functions, multiple inheritance, member pointers, std::function,
-// type switches, jump tables of many sizes.
+// Calls whose target only the data knows: virtual functions, multiple inheritance, member pointers,
+// std::function, type switches, jump tables of many sizes.
 #include "check.h"
 
 #include <functional>

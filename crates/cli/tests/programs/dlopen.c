@@ -1,5 +1,6 @@
-/* Loads and unloads libraries that are alike in shape but not in code, so that each lands where the last one was, and
- * calls what is in them; stale knowledge of the old code would show in the digest. */
+/* Loads and unloads libraries that are alike in shape but not in code, so that each lands where
+ * the last one was, and calls what is in them; stale knowledge of the old code would show in the
+ * digest. */
 #include "check.h"
 
 #include <dlfcn.h>

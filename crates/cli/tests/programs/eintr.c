@@ -1,5 +1,5 @@
-/* EINTR comes exactly as often as signals are sent to a blocked call, and never in programs that get no signals,
- * however short their calls and however much they compute between them. */
+/* EINTR comes exactly as often as signals are sent to a blocked call, and never in programs that
+ * get no signals, however short their calls and however much they compute between them. */
 #include "check.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
-/* Meets a signal in one of four ways, which the second argument chooses: it dies of it ("dies"), catches it and exits with
- * a code of its own ("exits"), or catches it and goes on until there is a file "released", and tells how often it
- * was sent ("goes-on"); or it
- * leaves things as they are ("keeps"). It computes meanwhile, and tells its process id when it is ready. */
+/* Meets a signal in one of four ways, which the second argument chooses: it dies of it ("dies"),
+ * catches it and exits with a code of its own ("exits"), or catches it and goes on until there
+ * is a file "released", and tells how often it was sent ("goes-on"); or it leaves things as they
+ * are ("keeps"). It computes meanwhile, and tells its process id when it is ready. */
 #include "check.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// Threads, and then the process, end in the middle of calls, in functions with and without a frame pointer.
+// Threads, and then the process, end in the middle of calls, in functions with and without a frame
+// pointer.
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* A program that replaces itself again and again, by each function of the exec family in turn. Nothing it inherits
- * changes on the way: environment, arguments, mask, ignored signals, descriptors, limits, process. */
+/* A program that replaces itself again and again, by each function of the exec family in turn.
+ * Nothing it inherits changes on the way: environment, arguments, mask, ignored signals,
+ * descriptors, limits, process. */
 #include "check.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* Faults as control flow: a page-protection barrier, null checks by siglongjmp, division by zero, invalid
- * instructions, breakpoints and pages beyond the end of a file, each with the right address and code. */
+/* Faults as control flow: a page-protection barrier, null checks by siglongjmp, division by
+ * zero, invalid instructions, breakpoints and pages beyond the end of a file, each with the
+ * right address and code. */
 #include "maps.h"
 
 #include <setjmp.h>

@@ -1,10 +1,11 @@
-// A filter of system calls that knows only what the program itself does. Whatever else is called ends the program, or shows.
+// A filter of system calls that knows only what the program itself does. Whatever else is called
+// ends the program, or shows.
 //
-// The second argument is the filter's answer to the rest: kill, trap, errno, or strict for the mode without a filter.
-// The third is the way that it is installed: prctl, syscall, or raw for an instruction of the program's own.
-// The fourth is when: early, before any work, or late, after some ticks.
-// The fifth is what else there is: alone, threads (the filter is for all of them), handler, fork, or exec; the last is tried in a child of
-// vfork, too, if the sixth says so.
+// The second argument is the filter's answer to the rest: kill, trap, errno, or strict for the mode
+// without a filter. The third is the way that it is installed: prctl, syscall, or raw for an
+// instruction of the program's own. The fourth is when: early, before any work, or late, after some
+// ticks. The fifth is what else there is: alone, threads (the filter is for all of them), handler,
+// fork, or exec; the last is tried in a child of vfork, too, if the sixth says so.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>
@@ -88,7 +89,8 @@ static void install(const char *answer, const char *way, const char *company) {
     code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (unsigned i = 0; i < N_ALLOWED - !is_raw; i++) {
         if (i > 0 && strcmp(ALLOWED[i].company, company)) continue;
-        // `read`, which ends a list, is allowed where it stands first in the numbers: with those who load libraries.
+        // `read`, which ends a list, is allowed where it stands first in the numbers: with those
+        // who load libraries.
         for (const int *call = ALLOWED[i].calls; *call || call[1]; call++) {
             code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)*call, 0, 1);
             code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);

@@ -1,5 +1,5 @@
-/* Trees of processes: each computes, forks, waits for its children and passes a digest up; also forks out of a
- * second thread, and children that end by a signal. */
+/* Trees of processes: each computes, forks, waits for its children and passes a digest up; also
+ * forks out of a second thread, and children that end by a signal. */
 #include "check.h"
 
 #include <pthread.h>

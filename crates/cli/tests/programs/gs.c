@@ -1,5 +1,5 @@
-/* A program that uses the gs base itself, by the system call and, where the processor allows, by instruction: each
- * thread finds its own data there, always. */
+/* A program that uses the gs base itself, by the system call and, where the processor allows, by
+ * instruction: each thread finds its own data there, always. */
 #include "check.h"
 
 #include <asm/prctl.h>

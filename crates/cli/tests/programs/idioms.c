@@ -1,12 +1,13 @@
-/* Instructions and conventions that compilers use rarely: flags alive across loop edges and, with a second argument,
- * across calls, returns and jumps; operands that survive by definition; return addresses that the code reads or
- * replaces; returns used as jumps. */
+/* Instructions and conventions that compilers use rarely: flags alive across loop edges and,
+ * with a second argument, across calls, returns and jumps; operands that survive by definition;
+ * return addresses that the code reads or replaces; returns used as jumps. */
 #include "check.h"
 
 #define FUNCTION(name, body) ".type " name ", @function\n" name ":\n" body ".size " name ", .-" name "\n"
 
 __asm__(".text\n"
-        /* Carry goes round the loop: dec and lea leave it alone. rdi sum, rsi addend, rdx words; returns the carry. */
+        /* Carry goes round the loop: dec and lea leave it alone. rdi sum, rsi addend, rdx words;
+         * returns the carry. */
         FUNCTION("add_long", "  xor %ecx, %ecx\n"
                              "1: mov (%rsi,%rcx,8), %rax\n"
                              "  adc %rax, (%rdi,%rcx,8)\n"
@@ -18,7 +19,8 @@ __asm__(".text\n"
                              "  ret\n")
         FUNCTION("nothing", "  nop\n  ret\n")
         FUNCTION("lands", "  jmp *%rdx\n")
-        /* Flags edi through a direct call, an indirect call, a jump through a register and a return; returns them. */
+        /* Flags edi through a direct call, an indirect call, a jump through a register and a
+         * return; returns them. */
         FUNCTION("flags_through", "  push %rdi\n"
                                   "  popfq\n"
                                   "  call nothing\n"
@@ -84,8 +86,8 @@ __asm__(".text\n"
                                "  dec %rcx\n"
                                "  jmp 3b\n"
                                "4: ret\n")
-        /* Destinations that stay: bsf of zero, cmov not taken, rep with no count, a shift by zero (flags stay, too),
-         * rdsspq without shadow stacks. Returns 1 if all did. */
+        /* Destinations that stay: bsf of zero, cmov not taken, rep with no count, a shift by
+         * zero (flags stay, too), rdsspq without shadow stacks. Returns 1 if all did. */
         FUNCTION("survivors", "  mov $0x1234, %eax\n"
                               "  xor %ecx, %ecx\n"
                               "  bsf %rcx, %rax\n"
@@ -138,7 +140,8 @@ extern void nothing(void), retpoline(void (*target)(void));
 extern uint64_t stack_operands(void (*target)(void)), count_down(uint64_t count), frames(uint64_t value);
 extern void copy_down(void *to, const void *from, size_t bytes);
 
-/* Carry, parity, adjust, zero, sign, direction and overflow in all combinations, with the bits that are always set. */
+/* Carry, parity, adjust, zero, sign, direction and overflow in all combinations, with the bits
+ * that are always set. */
 static uint64_t all_flags(void) {
     static const int bits[] = {0, 2, 4, 6, 7, 10, 11};
     for (unsigned pattern = 0; pattern < 128; pattern++) {

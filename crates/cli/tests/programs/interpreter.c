@@ -1,5 +1,5 @@
-/* Ways to dispatch: a computed-goto interpreter, a switch, a table of functions, tail calls. All run one program and
- * must agree. */
+/* Ways to dispatch: a computed-goto interpreter, a switch, a table of functions, tail calls. All
+ * run one program and must agree. */
 #include "check.h"
 
 enum operation { PUSH, ADD, MULTIPLY, SWAP, DUPLICATE, XOR, DECREMENT, JUMP_UNLESS_ZERO, HALT };

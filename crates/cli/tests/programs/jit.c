@@ -1,6 +1,7 @@
-/* Code made at run time: in pages writable and executable at once, rewritten while the program runs; in pages made
- * executable afterwards; and over a function of the program itself: with "over", as anyone would; with "early", by system calls, before
- * the program does anything else, and once more in a child as soon as it exists. */
+/* Code made at run time: in pages writable and executable at once, rewritten while the program
+ * runs; in pages made executable afterwards; and over a function of the program itself: with
+ * "over", as anyone would; with "early", by system calls, before the program does anything else,
+ * and once more in a child as soon as it exists. */
 #include "check.h"
 
 #include <sys/mman.h>

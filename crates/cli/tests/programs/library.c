@@ -1,5 +1,5 @@
-/* Work inside the C library, where it calls back and where its hand-written loops run: sorting, formatting, parsing,
- * searching, copying, clocks; errno stays what it was set to. */
+/* Work inside the C library, where it calls back and where its hand-written loops run: sorting,
+ * formatting, parsing, searching, copying, clocks; errno stays what it was set to. */
 #include "check.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-// Beginnings and ends: constructors before main, destructors and exit handlers after it in reverse order, in the
-// program's threads, too; and the many ways to end. The second argument names one.
+// Beginnings and ends: constructors before main, destructors and exit handlers after it in reverse
+// order, in the program's threads, too; and the many ways to end. The second argument names one.
 #include "check.h"
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Threads that load known values, known numbers of times, and are still there when the process ends.
+// Threads that load known values, known numbers of times, and are still there when the process
+// ends.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

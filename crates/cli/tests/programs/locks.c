@@ -1,5 +1,5 @@
-/* Threads that share: mutexes of every kind, condition variables, barriers, semaphores, read-write locks, spin locks,
- * and the allocator from all of them at once. */
+/* Threads that share: mutexes of every kind, condition variables, barriers, semaphores,
+ * read-write locks, spin locks, and the allocator from all of them at once. */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,7 +1,8 @@
-/* Which addresses a program may see. Code of the program and of its libraries lies in private mappings of files (or
- * in the vDSO); an executable mapping of any other kind was put there by someone else, and none of its addresses may
- * ever reach a signal handler: not as the program counter, not in a register, not in a backtrace.
- * Everything here is safe inside signal handlers. */
+/* Which addresses a program may see. Code of the program and of its libraries lies in private
+ * mappings of files (or in the vDSO); an executable mapping of any other kind was put there by
+ * someone else, and none of its addresses may ever reach a signal handler: not as the program
+ * counter, not in a register, not in a backtrace. Everything here is safe inside signal
+ * handlers. */
 #ifndef MAPS_H
 #define MAPS_H
 
@@ -93,8 +94,9 @@ static int contains(const struct range *ranges, int count, uintptr_t address) {
 static struct maps known_maps[2];
 static struct maps *volatile current_maps;
 
-/* Called by one thread, outside handlers: mappings may have come since the last time. No handler of this thread runs
- * before other work has washed the bounds of foreign mappings out of the registers. */
+/* Called by one thread, outside handlers: mappings may have come since the last time. No handler
+ * of this thread runs before other work has washed the bounds of foreign mappings out of the
+ * registers. */
 static void refresh_maps(void) {
     sigset_t all, before;
     sigfillset(&all);
@@ -115,8 +117,9 @@ static void check_code_address(uintptr_t address, const char *what) {
         check_failed(__FILE__, __LINE__, "%s is 0x%lx, which is no code of this program", what, (long)address);
 }
 
-/* A value below 4 GiB may be a number that merely looks like an address, and the first address of a mapping is in the
- * registers of a handler that was interrupted while it searched this very table. */
+/* A value below 4 GiB may be a number that merely looks like an address, and the first address
+ * of a mapping is in the registers of a handler that was interrupted while it searched this very
+ * table. */
 static void check_register(int index, uintptr_t value) {
     const struct maps *maps = current_maps;
     for (int i = 0; i < maps->n_foreign; i++)
@@ -126,8 +129,8 @@ static void check_register(int index, uintptr_t value) {
         check_failed(__FILE__, __LINE__, "register %d is 0x%lx, an address in foreign code", index, (long)value);
 }
 
-/* The program counter and every register. Return addresses on the stack are for backtrace.c: what lies between them
- * may be left over from anyone. */
+/* The program counter and every register. Return addresses on the stack are for backtrace.c:
+ * what lies between them may be left over from anyone. */
 static __attribute__((unused)) void check_context(const void *context) {
     const ucontext_t *ucontext = (const ucontext_t *)context;
     const greg_t *registers = ucontext->uc_mcontext.gregs;

@@ -1,5 +1,6 @@
-/* Signal masks against a model: masks reported as old, pending signals, masks in handlers and in their contexts;
- * SIGURG, SIGTRAP and SIGPROF are signals like any other. With a second argument SIGURG is left alone. */
+/* Signal masks against a model: masks reported as old, pending signals, masks in handlers and in
+ * their contexts; SIGURG, SIGTRAP and SIGPROF are signals like any other. With a second argument
+ * SIGURG is left alone. */
 #include "check.h"
 
 #include <pthread.h>
@@ -55,7 +56,8 @@ static void on_signal(int signal, siginfo_t *info, void *context) {
     digest = mix(digest, busy(index, 20));
 }
 
-/* Signals that become deliverable together run in an order the kernel chooses: the digest must not depend on it. */
+/* Signals that become deliverable together run in an order the kernel chooses: the digest must
+ * not depend on it. */
 static void change(int how, unsigned bits) {
     unsigned before = blocked;
     blocked = how == SIG_BLOCK ? blocked | bits : how == SIG_UNBLOCK ? blocked & ~bits : bits;

@@ -1,4 +1,5 @@
-/* Address space in motion: the heap grows by brk to hundreds of megabytes, mappings come, move, change and go. */
+/* Address space in motion: the heap grows by brk to hundreds of megabytes, mappings come, move,
+ * change and go. */
 #include "check.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-/* Opens a library with Go's runtime after some work, while other threads run; or is linked to it. */
+/* Opens a library with Go's runtime after some work, while other threads run; or is linked to
+ * it. */
 #include "check.h"
 
 #include <dlfcn.h>

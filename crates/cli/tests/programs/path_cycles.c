@@ -1,4 +1,5 @@
-// Two paths of one function that take very different times, called from a path that takes little itself.
+// Two paths of one function that take very different times, called from a path that takes little
+// itself.
 
 #include <stdio.h>
 

@@ -1,12 +1,13 @@
-/* Costs that are known by construction or by removal. The second argument is what to spend time on:
+/* Costs that are known by construction or by removal. The second argument is what to spend time
+ * on:
  *
  *   slow    a function with a cheap path and, behind a rare branch, four loads that miss all caches. The same work without
  *           the rare path follows; the difference of the two is what that takes.
  *   faults  page faults
  *   reads   system calls
  *
- * Prints microseconds by the program's own clocks: for "slow" those of the function and of its rare path, for all the
- * user and system time of the process. */
+ * Prints microseconds by the program's own clocks: for "slow" those of the function and of its
+ * rare path, for all the user and system time of the process. */
 #include "check.h"
 
 #include <fcntl.h>

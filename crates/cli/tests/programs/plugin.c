@@ -1,4 +1,5 @@
-/* A library for dlopen.c. VARIANT changes the instructions, not their number: every build has the same layout. */
+/* A library for dlopen.c. VARIANT changes the instructions, not their number: every build has
+ * the same layout. */
 #include <stdint.h>
 
 extern void plugin_unloaded(void);

@@ -1,5 +1,6 @@
-/* A handler installed by an instruction of the program itself, past the C library: nobody can wrap it. Whoever moves threads to other code has to notice
- * and stop; it has a second to do so before signals arrive. */
+/* A handler installed by an instruction of the program itself, past the C library: nobody can
+ * wrap it. Whoever moves threads to other code has to notice and stop; it has a second to do so
+ * before signals arrive. */
 #include "maps.h"
 
 #include <signal.h>

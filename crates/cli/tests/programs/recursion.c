@@ -1,5 +1,5 @@
-/* Deep stacks: recursion a hundred thousand deep, mutual recursion, frames of megabytes, in the main thread and in
- * threads whose stacks just suffice. */
+/* Deep stacks: recursion a hundred thousand deep, mutual recursion, frames of megabytes, in the
+ * main thread and in threads whose stacks just suffice. */
 #include "check.h"
 
 #include <alloca.h>

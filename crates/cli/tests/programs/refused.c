@@ -1,4 +1,5 @@
-/* A program that has the kernel refuse (EPERM) what is not on its list, which has nothing that only strobe needs; with a thread that ends under the filter. */
+/* A program that has the kernel refuse (EPERM) what is not on its list, which has nothing that
+ * only strobe needs; with a thread that ends under the filter. */
 #include "check.h"
 
 #include <linux/audit.h>

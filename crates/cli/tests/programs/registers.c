@@ -1,8 +1,9 @@
-/* Holds values in every general register and in the red zone below the stack pointer over long loops with branches:
- * whatever interrupts the loop must leave all of it alone. */
+/* Holds values in every general register and in the red zone below the stack pointer over long
+ * loops with branches: whatever interrupts the loop must leave all of it alone. */
 #include "check.h"
 
-/* 0 after `rounds` rounds in which nothing changed, else 1. The counter, too, is in the red zone. */
+/* 0 after `rounds` rounds in which nothing changed, else 1. The counter, too, is in the red
+ * zone. */
 extern int hold(uint64_t rounds);
 
 __asm__(".text\n"

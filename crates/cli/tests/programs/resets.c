@@ -1,5 +1,6 @@
-/* Sets every signal to its default again and again, through the library and behind its back; then ignores them all.
- * Work in between comes out right and no signal that nobody sent has any effect. */
+/* Sets every signal to its default again and again, through the library and behind its back;
+ * then ignores them all. Work in between comes out right and no signal that nobody sent has any
+ * effect. */
 #include "check.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
-/* Counts per processor in a restartable sequence, on the registration that the C library made: two threads, many
- * migrations, no count lost. Without such a registration the counts are atomic and the output the same. */
+/* Counts per processor in a restartable sequence, on the registration that the C library made:
+ * two threads, many migrations, no count lost. Without such a registration the counts are atomic
+ * and the output the same. */
 #include "check.h"
 
 #include <pthread.h>
@@ -18,8 +19,9 @@ static struct rseq *own_rseq(void) {
     return (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset);
 }
 
-/* The descriptor lies in its own section, as the librseq convention has it; the word before the abort address is the
- * signature that the kernel asks for. Returns 0 if the sequence was aborted. */
+/* The descriptor lies in its own section, as the librseq convention has it; the word before the
+ * abort address is the signature that the kernel asks for. Returns 0 if the sequence was
+ * aborted. */
 static __attribute__((noinline)) int try_count(struct rseq *rseq) {
     uint32_t cpu = *(volatile uint32_t *)&rseq->cpu_id_start;
     CHECK(cpu < MAX_CPUS);

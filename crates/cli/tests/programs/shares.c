@@ -1,4 +1,5 @@
-// Paths whose shares are the same at any time, because a generator of random numbers chooses them: what is sampled does not depend on when.
+// Paths whose shares are the same at any time, because a generator of random numbers chooses them:
+// what is sampled does not depend on when.
 #include "check.h"
 
 #define HERE asm volatile("nop")

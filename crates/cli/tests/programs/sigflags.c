@@ -1,5 +1,6 @@
-/* Flags of sigaction and the older ways to install handlers: SA_RESETHAND, SA_NODEFER, SA_RESTART by siginterrupt,
- * signal, sysv_signal, sigset; what each reports as the handler before. */
+/* Flags of sigaction and the older ways to install handlers: SA_RESETHAND, SA_NODEFER,
+ * SA_RESTART by siginterrupt, signal, sysv_signal, sigset; what each reports as the handler
+ * before. */
 #include "check.h"
 
 #include <signal.h>

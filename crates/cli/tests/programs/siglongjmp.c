@@ -1,4 +1,5 @@
-/* Leaves handlers by siglongjmp: a hundred thousand synchronous ones, then asynchronous ones out of a timer. */
+/* Leaves handlers by siglongjmp: a hundred thousand synchronous ones, then asynchronous ones out
+ * of a timer. */
 #include "maps.h"
 
 #include <setjmp.h>

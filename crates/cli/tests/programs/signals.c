@@ -1,5 +1,6 @@
-/* Storms of signals from another thread and from a timer: every handler sees addresses of the program only, queued
- * signals arrive once each and in order, and the interrupted computation comes out right. */
+/* Storms of signals from another thread and from a timer: every handler sees addresses of the
+ * program only, queued signals arrive once each and in order, and the interrupted computation
+ * comes out right. */
 #include "maps.h"
 
 #include <pthread.h>

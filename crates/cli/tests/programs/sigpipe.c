@@ -1,5 +1,5 @@
-/* Pipes without a reader: EPIPE when ignored, a handler when there is one, death of a child when there is none; and
- * long transfers whose every byte arrives. */
+/* Pipes without a reader: EPIPE when ignored, a handler when there is one, death of a child when
+ * there is none; and long transfers whose every byte arrives. */
 #include "check.h"
 
 #include <pthread.h>

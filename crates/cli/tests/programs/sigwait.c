@@ -1,5 +1,5 @@
-/* Waiting for every signal there is: sigwaitinfo, sigtimedwait, sigwait, sigsuspend and signalfd return what was
- * sent, in order, and nothing else. */
+/* Waiting for every signal there is: sigwaitinfo, sigtimedwait, sigwait, sigsuspend and signalfd
+ * return what was sent, in order, and nothing else. */
 #include "check.h"
 
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* Every way to start another program: vfork, posix_spawn, posix_spawnp, system, popen; the child sees the environment
- * and the descriptors it would see otherwise, and its status comes back. */
+/* Every way to start another program: vfork, posix_spawn, posix_spawnp, system, popen; the child
+ * sees the environment and the descriptors it would see otherwise, and its status comes back. */
 #include "check.h"
 
 #include <dirent.h>
@@ -26,7 +26,8 @@ static unsigned n_descriptors(void) {
     return count;
 }
 
-/* What a child says of itself: a digest of its environment, its descriptors, its mask and some work. */
+/* What a child says of itself: a digest of its environment, its descriptors, its mask and some
+ * work. */
 static int child_main(unsigned status) {
     uint64_t digest = busy(status, 100000);
     for (char **entry = environ; *entry; entry++)

@@ -1,6 +1,7 @@
-/* Tells its process id, then computes for a while in two threads and in calls that block: for those who attach to it
- * or kill it meanwhile. The result is in a file as well, for when nobody reads its output any more. With another argument
- * it goes on computing, to no effect on the result, until there is a file "released": for those who take their time. */
+/* Tells its process id, then computes for a while in two threads and in calls that block: for
+ * those who attach to it or kill it meanwhile. The result is in a file as well, for when nobody
+ * reads its output any more. With another argument it goes on computing, to no effect on the
+ * result, until there is a file "released": for those who take their time. */
 #include "check.h"
 
 #include <poll.h>

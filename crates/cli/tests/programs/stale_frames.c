@@ -1,6 +1,8 @@
-/* `second` is called natively, by code made at run time, and calls `third` with the stack pointer with which `first` has called `leaf` before. `third` comes into its copy
- * when a function of strobe's returns to it, so its return leads into the copy of `second`, for which nobody has left anything. What `first` has left is none of its paths:
- * counted in the cells of `second` it would be one of `victim`, which never runs. */
+/* `second` is called natively, by code made at run time, and calls `third` with the stack
+ * pointer with which `first` has called `leaf` before. `third` comes into its copy when a
+ * function of strobe's returns to it, so its return leads into the copy of `second`, for which
+ * nobody has left anything. What `first` has left is none of its paths: counted in the cells of
+ * `second` it would be one of `victim`, which never runs. */
 #include "check.h"
 
 #include <signal.h>

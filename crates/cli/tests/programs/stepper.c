@@ -1,8 +1,9 @@
-/* stepper TRACE PROGRAM [ARGUMENT...]: runs a program one instruction at a time, and writes which instructions of its own file every thread
- * executed.
+/* stepper TRACE PROGRAM [ARGUMENT...]: runs a program one instruction at a time, and writes
+ * which instructions of its own file every thread executed.
  *
- * A record is three 64-bit numbers: the thread, the address in the file and the stack pointer before the instruction. It is written when the
- * instruction has been executed: one before which a signal was delivered comes when the handler has returned. Loading is not stepped: records
+ * A record is three 64-bit numbers: the thread, the address in the file and the stack pointer
+ * before the instruction. It is written when the instruction has been executed: one before which
+ * a signal was delivered comes when the handler has returned. Loading is not stepped: records
  * begin at the entry point. The program must be position-independent. */
 #include "check.h"
 
@@ -100,7 +101,8 @@ static void step(struct thread *thread, int signal) {
     CHECK_EQUAL(ptrace(PTRACE_SINGLESTEP, thread->tid, NULL, (void *)(intptr_t)signal), 0);
 }
 
-/* A thread has stopped: behind an instruction, because it is new, or because it is about to get a signal. */
+/* A thread has stopped: behind an instruction, because it is new, or because it is about to get
+ * a signal. */
 static void go_on(pid_t tid, int status) {
     unsigned n_known = n_threads;
     struct thread *thread = thread_of(tid);

@@ -1,5 +1,5 @@
-/* What a program can find out about itself: descriptors, limits, threads, timers, children, name, priority, tracer,
- * environment. A look before the work and one after it. */
+/* What a program can find out about itself: descriptors, limits, threads, timers, children,
+ * name, priority, tracer, environment. A look before the work and one after it. */
 #include "check.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* Threads by the thousand: joined, detached, on the smallest stacks, ended by return and by pthread_exit, each with
- * destructors of thread-specific data. */
+/* Threads by the thousand: joined, detached, on the smallest stacks, ended by return and by
+ * pthread_exit, each with destructors of thread-specific data. */
 #include "check.h"
 
 #include <limits.h>

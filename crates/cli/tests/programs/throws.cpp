@@ -1,5 +1,6 @@
-// Exceptions through hundreds of frames with cleanups, in three shared objects that call one another; caught, thrown
-// again, nested, carried to other threads, and thrown in the middle of other work.
+// Exceptions through hundreds of frames with cleanups, in three shared objects that call one
+// another; caught, thrown again, nested, carried to other threads, and thrown in the middle of
+// other work.
 #include "check.h"
 #include "throws.h"
 

@@ -1,5 +1,5 @@
-// A link of the chain in throws.cpp: passes through, sometimes by a function pointer and with a filter that does not
-// match. Calls the first library, which calls this one.
+// A link of the chain in throws.cpp: passes through, sometimes by a function pointer and with a
+// filter that does not match. Calls the first library, which calls this one.
 #include "throws.h"
 
 #include <stdexcept>

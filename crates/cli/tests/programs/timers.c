@@ -1,5 +1,5 @@
-/* The program's own timers, of every kind at once, on every clock: each fires, overruns add up, one that is set for
- * SIGURG too, and taking them away takes only them away. */
+/* The program's own timers, of every kind at once, on every clock: each fires, overruns add up,
+ * one that is set for SIGURG too, and taking them away takes only them away. */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* A debugger and its debuggee: the program traces a child of its own, sees exactly the stops it asked for, steps it,
- * breaks it and lets it finish. Nothing traces the program itself. */
+/* A debugger and its debuggee: the program traces a child of its own, sees exactly the stops it
+ * asked for, steps it, breaks it and lets it finish. Nothing traces the program itself. */
 #include "check.h"
 
 #include <signal.h>
@@ -43,7 +43,8 @@ static int next_stop(pid_t child, int request, int signal) {
     return status;
 }
 
-/* A few instructions on the way out of raise: from stop to stop the program counter moves, and no signal comes. */
+/* A few instructions on the way out of raise: from stop to stop the program counter moves, and
+ * no signal comes. */
 static void step(pid_t child) {
     unsigned long long last = 0;
     for (int i = 0; i < 20; i++) {

@@ -53,7 +53,8 @@ __asm__(".text\n"
         "  .set n, 0\n  .rept 8\n  verify_mask %n\n  .set n, n+1\n  .endr\n"
         "  dec %rdi\n  jnz 1b\n  xor %eax, %eax\n  ret\n"
         "2: mov $1, %eax\n  ret\n"
-        /* All eight registers full; each round turns the stack once, so that eight rounds restore it. */
+        /* All eight registers full; each round turns the stack once, so that eight rounds
+         * restore it. */
         "hold_x87:\n"
         "  fninit\n  fldz\n  fldln2\n  fldlg2\n  fldl2t\n  fldl2e\n  fldpi\n  fld1\n  fldlg2\n"
         "  shl $3, %rdi\n"

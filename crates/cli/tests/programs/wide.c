@@ -1,4 +1,5 @@
-// An interpreter whose handlers all jump through the same table: more pairs of jumps and targets than strobe has room for.
+// An interpreter whose handlers all jump through the same table: more pairs of jumps and targets
+// than strobe has room for.
 
 #include <stdio.h>
 

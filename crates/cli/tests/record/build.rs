@@ -1,6 +1,8 @@
-//! Compiles the programs of `tests/programs`, each into a temporary folder of its own together with its libraries.
+//! Compiles the programs of `tests/programs`, each into a temporary folder of its own together with
+//! its libraries.
 //!
-//! What has been compiled is kept, in the folder that cargo has for tests, by a hash of the sources and the options: many tests run the same program.
+//! What has been compiled is kept, in the folder that cargo has for tests, by a hash of the sources
+//! and the options: many tests run the same program.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -45,7 +47,8 @@ impl Program {
         self
     }
 
-    /// Strobe stays out of code that the program makes writable, and the program spends its time there.
+    /// Strobe stays out of code that the program makes writable, and the program spends its time
+    /// there.
     pub fn writes_over_itself(self) -> Program {
         Program { writes_over_itself: true, ..self }
     }
@@ -58,7 +61,8 @@ impl Program {
 
     pub fn build(&self) -> Executable {
         let kept = self.kept();
-        // Links instead of copies: a program that is still open for writing in some child cannot be started.
+        // Links instead of copies: a program that is still open for writing in some child cannot be
+        // started.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         for entry in fs::read_dir(&kept).expect("compiled programs") {
             let entry = entry.expect("compiled programs");
@@ -197,7 +201,8 @@ pub fn repetitions() -> u32 {
     }
 }
 
-/// The programs' first argument: 10 is some tenths of a second of CPU time, and five runs of each must fit.
+/// The programs' first argument: 10 is some tenths of a second of CPU time, and five runs of each
+/// must fit.
 fn scale() -> u32 {
     6 * repetitions()
 }

@@ -1,4 +1,5 @@
-//! The simulated data cache counts what a cache would miss: that of a few lines here, which gets the same addresses.
+//! The simulated data cache counts what a cache would miss: that of a few lines here, which gets
+//! the same addresses.
 
 use profile::Profile;
 use profile::model::Path;
@@ -106,7 +107,8 @@ fn contexts_have_misses_and_the_output_is_the_same() {
     }
 }
 
-/// Hardware counters are not recorded, and strobe says so, with the kernel's word where there are none.
+/// Hardware counters are not recorded, and strobe says so, with the kernel's word where there are
+/// none.
 #[test]
 fn hardware_counters_are_refused_in_one_line() {
     let outcome =

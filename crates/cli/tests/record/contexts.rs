@@ -85,7 +85,8 @@ fn contexts_are_those_of_the_source() {
     }
 }
 
-/// Every path is in its contexts as often as at all, and those of the program are where the source has them.
+/// Every path is in its contexts as often as at all, and those of the program are where the source
+/// has them.
 fn check_paths_by_context(profile: &Profile) {
     let mut sums = vec![0.0; profile.paths.len()];
     let mut by_context: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -153,11 +154,13 @@ fn a_path_has_a_metric_in_each_context() {
     }
 }
 
-/// `run` of `wide.c` has too many jumps through tables for its paths to be counted. Its calls are, and what it calls.
+/// `run` of `wide.c` has too many jumps through tables for its paths to be counted. Its calls are,
+/// and what it calls.
 #[test]
 fn functions_without_paths_have_contexts() {
     const N_RUNS: f64 = 40.0;
-    // One of the jumps has its table in a register that the call before it keeps (`-fipa-ra`), and is no tail call.
+    // One of the jumps has its table in a register that the call before it keeps (`-fipa-ra`), and
+    // is no tail call.
     let flags = ["-O2", "-fno-gcse", "-fno-crossjumping"];
     let executable = Program::new("wide.c").flags(&flags).build();
     let alone = run_native(&executable);
@@ -218,8 +221,9 @@ fn call_sites_are_told_apart() {
     }
 }
 
-/// Sampled contexts reach the root over a frame that is larger than what a sample keeps of the stack, over one that its function aligned, and over one of which
-/// nothing tells how to unwind it; those of a thread begin at its start routine, as exact ones do.
+/// Sampled contexts reach the root over a frame that is larger than what a sample keeps of the
+/// stack, over one that its function aligned, and over one of which nothing tells how to unwind it;
+/// those of a thread begin at its start routine, as exact ones do.
 #[test]
 fn samples_find_their_callers() {
     let executable = Program::new("deep.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build();

@@ -71,7 +71,8 @@ fn two_runs_count_the_same() {
     assert_eq!(one, other);
 }
 
-/// Every path that ended was counted, and those that were under way when threads ended, so only those differ that `longjmp` cut off.
+/// Every path that ended was counted, and those that were under way when threads ended, so only
+/// those differ that `longjmp` cut off.
 #[test]
 fn paths_and_blocks_agree() {
     let executable = program();

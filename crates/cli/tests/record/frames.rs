@@ -1,4 +1,5 @@
-//! Exact mode with code that has no copies: what calls have left is taken by their own returns only.
+//! Exact mode with code that has no copies: what calls have left is taken by their own returns
+//! only.
 
 use std::fs;
 use std::process::Command;
@@ -34,7 +35,8 @@ fn a_call_made_natively_takes_no_other_functions_path() {
     );
 }
 
-/// node maps its own code a second time, where it has no copies; what runs there calls functions that have some.
+/// node maps its own code a second time, where it has no copies; what runs there calls functions
+/// that have some.
 #[test]
 fn node_allocates_objects() {
     const SCRIPT: &str = "let keep = [], sum = 0;

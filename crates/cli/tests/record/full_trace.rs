@@ -1,4 +1,5 @@
-//! The full trace (`--exact=trace`): every path in the order in which paths ended. `stepped` has the order itself.
+//! The full trace (`--exact=trace`): every path in the order in which paths ended. `stepped` has
+//! the order itself.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -85,7 +86,8 @@ fn threads_and_children_are_traced() {
     expect_same_output(&Program::new("fork.c"));
 }
 
-/// 64 threads, signals, jumps: as many records as paths that were counted, and the same profile as without a trace.
+/// 64 threads, signals, jumps: as many records as paths that were counted, and the same profile as
+/// without a trace.
 #[test]
 fn counts_are_those_of_paths() {
     let executable = Program::new("counted.c").flags(&["-O1", "-fno-optimize-sibling-calls"]).build();
@@ -118,8 +120,9 @@ fn counts_are_those_of_paths() {
     assert_eq!(traced, expected);
 }
 
-/// A trace that takes no more bytes, as on a full disk: here it is a pipe, whose reader goes when it has the start. The program puts out the same, and its
-/// profile is the same; what the trace does not have is counted.
+/// A trace that takes no more bytes, as on a full disk: here it is a pipe, whose reader goes when
+/// it has the start. The program puts out the same, and its profile is the same; what the trace
+/// does not have is counted.
 #[test]
 fn a_trace_that_cannot_be_written_on_is_counted_as_lost() {
     const START_BYTES: usize = 16;

@@ -1,5 +1,5 @@
-//! A debugger attaches to the recorded program, looks around, breaks it, steps it and lets it go: the program finishes
-//! as if alone.
+//! A debugger attaches to the recorded program, looks around, breaks it, steps it and lets it go:
+//! the program finishes as if alone.
 
 use std::process::Command;
 

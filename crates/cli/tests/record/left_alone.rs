@@ -1,4 +1,5 @@
-//! Programs that would not survive being recorded are left alone: they do what they do without strobe, and the user is told why nothing was recorded.
+//! Programs that would not survive being recorded are left alone: they do what they do without
+//! strobe, and the user is told why nothing was recorded.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -108,7 +109,8 @@ fn sbcl() {
     expect_left_alone(&executable, &all_settings(), "SBCL");
 }
 
-/// A filter that allows what the program does and nothing else, for every answer to the rest and both ways to install it.
+/// A filter that allows what the program does and nothing else, for every answer to the rest and
+/// both ways to install it.
 #[track_caller]
 fn expect_filter(arguments: [&'static str; 4], all_settings: &[&[&str]]) {
     expect_left_alone(&Program::new("filters.c").arguments(&arguments).build(), all_settings, FILTER);
@@ -157,7 +159,8 @@ fn filter_and_fork() {
     expect_filter(["kill", "syscall", "late", "fork"], &all_settings());
 }
 
-/// A program that is started under a filter, by the one that installed it or by a child of `vfork`, is not followed.
+/// A program that is started under a filter, by the one that installed it or by a child of `vfork`,
+/// is not followed.
 #[test]
 fn filter_and_exec() {
     expect_filter(["kill", "syscall", "late", "exec"], &all_settings());
@@ -165,8 +168,9 @@ fn filter_and_exec() {
     expect_left_alone(&in_child.build(), &all_settings(), FILTER);
 }
 
-/// A filter that is installed by an instruction of the program's own is not noticed, except in exact mode. A program that is then started finds it
-/// before it does anything that the dynamic linker has not done.
+/// A filter that is installed by an instruction of the program's own is not noticed, except in
+/// exact mode. A program that is then started finds it before it does anything that the dynamic
+/// linker has not done.
 #[test]
 fn filter_behind_the_back() {
     let alone = Program::new("filters.c").arguments(&["kill", "raw", "late", "alone"]).build();

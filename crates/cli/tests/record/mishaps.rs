@@ -1,5 +1,5 @@
-//! Things go wrong around a recording: either side is killed, output cannot be written, there is nothing to run. The
-//! answer is a clear message or no effect, never a hang.
+//! Things go wrong around a recording: either side is killed, output cannot be written, there is
+//! nothing to run. The answer is a clear message or no effect, never a hang.
 
 use std::fs;
 
@@ -126,7 +126,8 @@ fn full_disk() {
     assert!(recorded.stdout.is_empty() && recorded.files.is_empty(), "the program ran: {recorded:?}");
 }
 
-/// A file system of 256 KB is full long before the program ends, which it does as if alone; strobe says what is missing.
+/// A file system of 256 KB is full long before the program ends, which it does as if alone; strobe
+/// says what is missing.
 #[test]
 fn disk_fills_up() {
     const MOUNT: &str = r#"mount -t tmpfs -o size=256k none "$1" && shift && exec "$@""#;
@@ -163,7 +164,8 @@ fn start_and_warm_up(executable: &Executable, options: &[&str]) -> (Running, u32
     (running, target)
 }
 
-/// The recorder of a program that runs until it is told to end, and that program's id. There are bursts of it in the profile already.
+/// The recorder of a program that runs until it is told to end, and that program's id. There are
+/// bursts of it in the profile already.
 #[track_caller]
 fn start_until_bursts() -> (Executable, Running, u32) {
     let executable = Program::new("spin.c").arguments(&["held"]).build();

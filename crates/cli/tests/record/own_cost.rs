@@ -6,7 +6,8 @@ use crate::build::{Executable, Program};
 use crate::process::Running;
 use crate::recorder::finish;
 
-/// Runs a command after some work of its own, in the place of the same process if wanted. What both took goes to one file, that work alone to another.
+/// Runs a command after some work of its own, in the place of the same process if wanted. What both
+/// took goes to one file, that work alone to another.
 const TIMED: &str = r#"TIMEFORMAT='%3U %3S'
 time bash -c 'for ((i = 0; i < $0; i++)); do :; done; times > "$OWN"; exec "$@"' "$@" 2> err
 "#;

@@ -76,8 +76,9 @@ fn shares_of_paths(profile: &Profile, name: &str) -> BTreeMap<Vec<u64>, (f64, f6
     own.into_iter().map(|path| (address(path), (path.count.value / total, path.count.error() / total))).collect()
 }
 
-/// The program is the same all the time, so that chance is all that makes a difference. The error of one path's share is below 4 standard errors but once in
-/// 16,000 times; that of the other paths, by which it is divided, adds at most as much.
+/// The program is the same all the time, so that chance is all that makes a difference. The error
+/// of one path's share is below 4 standard errors but once in 16,000 times; that of the other
+/// paths, by which it is divided, adds at most as much.
 #[test]
 fn shares_of_samples_are_those_of_all_paths() {
     let executable = shares();
@@ -98,8 +99,8 @@ fn shares_of_samples_are_those_of_all_paths() {
     }
 }
 
-/// A real program has phases, and paths of different lengths in them: as PEP does, a tick takes as many samples wherever it comes. The paper finds 94 % of
-/// hot paths on average and 86 % at worst.
+/// A real program has phases, and paths of different lengths in them: as PEP does, a tick takes as
+/// many samples wherever it comes. The paper finds 94 % of hot paths on average and 86 % at worst.
 #[test]
 fn hot_paths_of_a_real_program_are_found() {
     const WORST_OF_THE_PAPER: f64 = 0.86;

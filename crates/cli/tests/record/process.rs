@@ -1,6 +1,7 @@
 //! Runs a command in a process group and an empty working directory of its own, with a deadline.
 //!
-//! Output goes to files, not pipes, so that a descendant that outlives the command cannot make the harness wait.
+//! Output goes to files, not pipes, so that a descendant that outlives the command cannot make the
+//! harness wait.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -71,7 +72,8 @@ impl Running {
         }
         fs::create_dir_all(folder.join("files")).expect("a writable folder");
         let create = |name: &str| File::create(folder.join(name)).expect("a writable folder");
-        // Whoever runs the tests may have signals ignored, as shells do for commands in the background.
+        // Whoever runs the tests may have signals ignored, as shells do for commands in the
+        // background.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,QUIT,TERM,PIPE", "--"]).args(command_line);
         command.current_dir(folder.join("files")).env("PWD", folder.join("files")).process_group(0);

@@ -1,4 +1,5 @@
-//! Ways to run a program: alone, and under `strobe record` at the settings that every program must survive.
+//! Ways to run a program: alone, and under `strobe record` at the settings that every program must
+//! survive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,8 @@ use crate::build::{Executable, repetitions};
 use crate::compare::expect_same;
 use crate::process::{Ended, Hang, Outcome, Running};
 
-/// Options of `strobe record`: the defaults, long bursts that note values at a high rate, and short ones at the highest.
+/// Options of `strobe record`: the defaults, long bursts that note values at a high rate, and short
+/// ones at the highest.
 pub const SETTINGS: [&[&str]; 3] =
     [&[], &["--rate", "2000", "--burst", "10000", "--values"], &["--rate", "4000", "--burst", "64"]];
 
@@ -81,7 +83,8 @@ fn limit() -> Duration {
 /// What a shell, and `env`, say of a program that the loader or the kernel refuses.
 const CANNOT_START: Ended = Ended { code: 127 };
 
-/// What the profile says of the recording. A run that agrees because strobe was not in the program proves nothing.
+/// What the profile says of the recording. A run that agrees because strobe was not in the program
+/// proves nothing.
 #[track_caller]
 fn facts(what: &str, executable: &Executable) -> BTreeMap<String, String> {
     let facts = store::facts(&executable.beside("profile")).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -89,8 +92,9 @@ fn facts(what: &str, executable: &Executable) -> BTreeMap<String, String> {
     facts
 }
 
-/// At least one of the recordings of a program has ticks, and bursts if there are many ticks. A program that blocks all signals most of the time has few,
-/// and the first recording may be over before there are copies for bursts.
+/// At least one of the recordings of a program has ticks, and bursts if there are many ticks. A
+/// program that blocks all signals most of the time has few, and the first recording may be over
+/// before there are copies for bursts.
 #[track_caller]
 fn expect_recorded(executable: &Executable, recordings: &[BTreeMap<String, String>]) {
     let sum =
@@ -100,6 +104,7 @@ fn expect_recorded(executable: &Executable, recordings: &[BTreeMap<String, Strin
     assert!(sum("bursts") > 0.0 || sum("ticks") < MANY_TICKS || !executable.has_bursts(), "{recordings:?}");
 }
 
-/// CPU time of a process in which there are ticks at the highest rate. Children of some milliseconds can be over before they have joined.
+/// CPU time of a process in which there are ticks at the highest rate. Children of some
+/// milliseconds can be over before they have joined.
 const LEAST_CPU_S: f64 = 0.1;
 const MANY_TICKS: f64 = 20.0;

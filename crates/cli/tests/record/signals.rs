@@ -1,4 +1,5 @@
-//! Signals end, stop and continue a recorded program as they would without strobe, wherever they are sent, and strobe ends as the program does.
+//! Signals end, stop and continue a recorded program as they would without strobe, wherever they
+//! are sent, and strobe ends as the program does.
 
 use std::fs;
 use std::time::Duration;
@@ -125,7 +126,8 @@ fn who_goes_on() {
     });
 }
 
-/// A script that runs a program in the foreground ends under strobe as it does without. A shell by itself stands where strobe does.
+/// A script that runs a program in the foreground ends under strobe as it does without. A shell by
+/// itself stands where strobe does.
 #[test]
 fn a_script_that_runs_a_program() {
     const SCRIPT: &str = "\"$@\"; echo done; exit 9";

@@ -1,11 +1,14 @@
-//! The paths of exact mode, and where it notes that branches go, against those of a program that is run one instruction at a time.
+//! The paths of exact mode, and where it notes that branches go, against those of a program that is
+//! run one instruction at a time.
 //!
-//! `stepper.c` says which instructions each thread executed, and with what stack pointer. From that and the control flow of the program
-//! follows which paths each activation of a function took: no counter, no copy and no return table is involved. What both sides agree not
-//! to know is left out: paths that were under way when the program ended, or when `longjmp` or an exception went past the function; and the
-//! rest of a path behind a return site that `longjmp` led to.
+//! `stepper.c` says which instructions each thread executed, and with what stack pointer. From that
+//! and the control flow of the program follows which paths each activation of a function took: no
+//! counter, no copy and no return table is involved. What both sides agree not to know is left out:
+//! paths that were under way when the program ended, or when `longjmp` or an exception went past
+//! the function; and the rest of a path behind a return site that `longjmp` led to.
 //!
-//! The full trace has the same paths in the same order, thread by thread, and from them follow the blocks in the order in which they ran.
+//! The full trace has the same paths in the same order, thread by thread, and from them follow the
+//! blocks in the order in which they ran.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -72,7 +75,8 @@ fn exceptions() {
     expect_same_paths("stepped/exceptions.cpp", 20);
 }
 
-/// At both levels of optimization at least `n_paths` paths must have run, all as often as exact mode says.
+/// At both levels of optimization at least `n_paths` paths must have run, all as often as exact
+/// mode says.
 #[track_caller]
 fn expect_same_paths(source: &'static str, n_paths: usize) {
     let stepper = Program::new("stepper.c").build();
@@ -96,8 +100,8 @@ fn expect_same_paths(source: &'static str, n_paths: usize) {
         compare(&format!("{what} --exact=trace"), &paths, &recorded_paths(&executable, "--exact=trace"));
         let found = full_trace::paths(&executable);
         expect_same_order(&format!("{what}: paths"), ended.into_values().collect(), found);
-        // Where control leaves functions by other ways than it came, signals arrive, or the system call that makes a thread goes on natively, paths do not tell all
-        // of the order.
+        // Where control leaves functions by other ways than it came, signals arrive, or the system
+        // call that makes a thread goes on natively, paths do not tell all of the order.
         if ["stepped/loops.c", "stepped/recursion.c", "stepped/dispatch.c"].contains(&source) {
             expect_same_order(&format!("{what}: blocks"), ran.into_values().collect(), full_trace::blocks(&executable));
         }

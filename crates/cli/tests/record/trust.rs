@@ -1,4 +1,5 @@
-//! What programs load comes from nobody but the user, and whatever lies in the cache stops no recording.
+//! What programs load comes from nobody but the user, and whatever lies in the cache stops no
+//! recording.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -53,7 +54,8 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.into_iter().flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Without a cache, the runtime lies in a folder for temporary files, unless others have a hand in it.
+/// Without a cache, the runtime lies in a folder for temporary files, unless others have a hand in
+/// it.
 #[test]
 fn without_a_cache() {
     let executable = program();

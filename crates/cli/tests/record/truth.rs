@@ -26,7 +26,8 @@ fn recorded(what: &'static str, options: &[&str]) -> (BTreeMap<String, f64>, Pro
     (facts.collect(), profile, executable)
 }
 
-/// A rare path that waits for memory has its time. It has 1 execution in 30 of the function's, and next to none of its instructions.
+/// A rare path that waits for memory has its time. It has 1 execution in 30 of the function's, and
+/// next to none of its instructions.
 #[test]
 fn a_slow_path_behind_a_rare_branch_is_seen() {
     let (truth, profile, _) = recorded("slow", &["--rate", "200", "--burst", "1000"]);

@@ -88,7 +88,8 @@ fn compressed_values_are_estimates_of_the_same() {
     }
 }
 
-/// Whatever a compressor holds of threads that are still there when the process ends is sent, or said to be left.
+/// Whatever a compressor holds of threads that are still there when the process ends is sent, or
+/// said to be left.
 #[test]
 fn events_of_threads_that_live_on_are_not_lost() {
     let executable = Program::new("lingering.c").flags(&["-O1", "-pthread"]).build();
@@ -176,7 +177,8 @@ fn only_what_is_selected_is_noted() {
     assert_eq!(places(&["store2 & module:no_such_module"]).1, 0);
 }
 
-/// The program does not wait for strobe to look, but values that are not compressed wait for it to read.
+/// The program does not wait for strobe to look, but values that are not compressed wait for it to
+/// read.
 #[test]
 fn a_profile_that_is_known_ends_events() {
     let executable = Program::new("long_loads.c").flags(&["-O1"]).build();

@@ -1,7 +1,8 @@
 //! Profiles to look at, and ways to run `strobe` on them.
 //!
-//! The program of [`program`] is the one of the profile crate's own tests: `main` calls `work` ten times, whose loop turns ten times each
-//! and sometimes calls `leaf`, which enters the kernel and sometimes calls `work` again.
+//! The program of [`program`] is the one of the profile crate's own tests: `main` calls `work` ten
+//! times, whose loop turns ten times each and sometimes calls `leaf`, which enters the kernel and
+//! sometimes calls `work` again.
 
 use std::fs;
 use std::path::Path;

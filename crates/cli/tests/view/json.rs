@@ -1,4 +1,5 @@
-//! The JSON is what `docs/profile-json.md` says: every documented field is there with its type, and no other.
+//! The JSON is what `docs/profile-json.md` says: every documented field is there with its type, and
+//! no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Views of real binaries: with source lines, stripped, of C++ with inlined code, rebuilt, deleted; and of a terminal.
+//! Views of real binaries: with source lines, stripped, of C++ with inlined code, rebuilt, deleted;
+//! and of a terminal.
 
 use std::fs;
 use std::process::Command;

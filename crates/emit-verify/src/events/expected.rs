@@ -90,7 +90,8 @@ impl Walker<'_, '_> {
         all
     }
 
-    /// Where a conditional jump goes on, unless a counter decides, or the copy cannot name both ways.
+    /// Where a conditional jump goes on, unless a counter decides, or the copy cannot name both
+    /// ways.
     fn outcome(&self, insn: &Instruction) -> Option<Origin> {
         let is_on_flags = insn.is_jcc_short_or_near() && insn.op0_kind() == OpKind::NearBranch64;
         let address = |way: u64| self.module.is_nameable(Svma(way)).then(|| loaded(self.module.base, Svma(way)));
@@ -126,8 +127,8 @@ impl Walker<'_, '_> {
         i32::try_from(operand.displacement as i64).ok().map(|_| operand)
     }
 
-    /// What must be noted at the start of a function: registers for arguments that its first block reads before it overwrites them. Nothing if that
-    /// is also reached from within.
+    /// What must be noted at the start of a function: registers for arguments that its first block
+    /// reads before it overwrites them. Nothing if that is also reached from within.
     fn expected_arguments(&self, function: &FunctionFlow, block: BlockId, original: Original) -> Vec<Expected> {
         let is_entry = function.cfg.block(block).range.start == function.entry;
         if !is_entry || !self.notes(original, Events::ARGUMENTS) || !function.cfg.graph.in_edges(block).is_empty() {
@@ -150,7 +151,8 @@ impl Walker<'_, '_> {
     }
 }
 
-/// The register whose value must be noted behind an instruction: one of at least 32 bits that a move fills from memory.
+/// The register whose value must be noted behind an instruction: one of at least 32 bits that a
+/// move fills from memory.
 fn register_to_note(insn: &Instruction) -> Option<usize> {
     let is_move = matches!(insn.mnemonic(), Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd);
     let to = insn.op0_register();
@@ -161,7 +163,8 @@ fn register_to_note(insn: &Instruction) -> Option<usize> {
     (is_load && !is_short_form && !is_odd && (to.is_gpr32() || to.is_gpr64())).then(|| to.full_register().number())
 }
 
-/// Whether the memory operand is what the instruction accesses: not where the stack pointer moves first, nor if nothing is accessed.
+/// Whether the memory operand is what the instruction accesses: not where the stack pointer moves
+/// first, nor if nothing is accessed.
 fn names_what_it_accesses(insn: &Instruction) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let is_access = |access: OpAccess| access != OpAccess::NoMemAccess;

@@ -9,7 +9,8 @@ use crate::{Fault, SAMPLE};
 /// The counters of a copy.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    /// By kind, address, and the block that an edge leads to: number of the first counter, and how the copy describes it.
+    /// By kind, address, and the block that an edge leads to: number of the first counter, and how
+    /// the copy describes it.
     listed: FxHashMap<(CellKind, u32, u32), (u32, Cell)>,
     n_cells: u32,
     n_keys: u32,
@@ -68,7 +69,8 @@ impl Cells {
 /// All cells that there are.
 const MAX_CELLS: u32 = wire::exact::CELLS_BYTES / 8;
 
-/// The number of the cell at an offset from `gs:` when the copy is at the sample position; it need not exist.
+/// The number of the cell at an offset from `gs:` when the copy is at the sample position; it need
+/// not exist.
 pub(super) fn cell_at(offset: i64) -> Option<i64> {
     let bytes = offset - i64::from(CELLS) - i64::from(SAMPLE.first_cell) * 8;
     (bytes % 8 == 0).then_some(bytes / 8)

@@ -1,8 +1,11 @@
 //! What must be done so that paths have their cycles, and what instructions do to the clock.
 //!
-//! * Where a path starts on arrival by an address, it has no misses yet; cycles count from when another path stopped, which has left the time.
-//! * A call leaves what the path has so far, and, of cycles, the time. When it has returned and has found its frame, the path has as much as that.
-//! * Where a path ends, the cycles since the clock started are added to those of the path, and the clock starts.
+//! * Where a path starts on arrival by an address, it has no misses yet; cycles count from when
+//!   another path stopped, which has left the time.
+//! * A call leaves what the path has so far, and, of cycles, the time. When it has returned and has
+//!   found its frame, the path has as much as that.
+//! * Where a path ends, the cycles since the clock started are added to those of the path, and the
+//!   clock starts.
 
 use emit::Metric;
 
@@ -51,7 +54,8 @@ pub(super) fn time(state: &mut State, register: usize) -> Option<()> {
     is_own.then(|| state.registers[register] = Value::Exact(Known::PathTime))
 }
 
-/// The counter is as it was when the path started, which has ended: the next one starts, and nothing is to be added.
+/// The counter is as it was when the path started, which has ended: the next one starts, and
+/// nothing is to be added.
 pub(super) fn end_without(state: &mut State) -> Option<()> {
     let done = &mut state.exact.done;
     let is_end = done.end.is_some() && done.clock == Clock::Kept && !done.is_timed;

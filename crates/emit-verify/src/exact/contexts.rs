@@ -1,11 +1,15 @@
 //! What must be done so that calling contexts are right, and what instructions do to them.
 //!
-//! * Arriving at an entry of a function by its address makes the context that of the function's entry in the table, after the call was counted
-//!   there. If there is none, the gate makes it, and the search starts again; nothing has been counted meanwhile.
-//! * Where call sites are told apart, a call does the same by its own number, after the caller's context was left in the frame.
-//! * Arriving at a return site or landing pad by its address makes the context what a frame with the same stack pointer has, or else the root.
+//! * Arriving at an entry of a function by its address makes the context that of the function's
+//!   entry in the table, after the call was counted there. If there is none, the gate makes it, and
+//!   the search starts again; nothing has been counted meanwhile.
+//! * Where call sites are told apart, a call does the same by its own number, after the caller's
+//!   context was left in the frame.
+//! * Arriving at a return site or landing pad by its address makes the context what a frame with
+//!   the same stack pointer has, or else the root.
 //! * A tail call makes it the one around the function.
-//! * Where cycles are counted, those since the last time are charged to the present context before each of these, and after a return.
+//! * Where cycles are counted, those since the last time are charged to the present context before
+//!   each of these, and after a return.
 //! * Stubs of the linkage table have no context, and what control does there leaves it alone.
 
 use emit::CellKind;
@@ -132,7 +136,8 @@ pub(super) fn want(state: &mut State, from: usize) -> Option<()> {
     is_missing.then(|| state.why = Some(EndReason::NewContext))
 }
 
-/// The gate makes the entry and goes on at the address in `twin`, with everything as it was. What is known about entries is not known any more.
+/// The gate makes the entry and goes on at the address in `twin`, with everything as it was. What
+/// is known about entries is not known any more.
 pub(super) fn made(state: &mut State) -> Option<Step> {
     let Value::Exact(Known::Place(back)) = state.fields.twin else { return None };
     let is_ready = state.why == Some(EndReason::NewContext) && state.is_at(state.fields.target) && state.is_restored();

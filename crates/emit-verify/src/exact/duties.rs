@@ -1,8 +1,11 @@
-//! What must be done on the ways of one function: at blocks that are found by their address, and on edges.
+//! What must be done on the ways of one function: at blocks that are found by their address, and on
+//! edges.
 //!
-//! **Blocks.** Every block that is copied with the function has a cell, which goes up on every arrival but those over edges that have cells. A
-//! conditional jump that is taken has a cell of its own if the number of times does not follow from those of blocks: because it is the only
-//! way out of its block, or the only way into its target, which is the function's own, no entry, and not reached from other functions.
+//! **Blocks.** Every block that is copied with the function has a cell, which goes up on every
+//! arrival but those over edges that have cells. A conditional jump that is taken has a cell of its
+//! own if the number of times does not follow from those of blocks: because it is the only way out
+//! of its block, or the only way into its target, which is the function's own, no entry, and not
+//! reached from other functions.
 
 use emit::{CellKind, Counting, Probe};
 use flow::callgraph::FunctionId;
@@ -25,7 +28,8 @@ pub(crate) struct Duty {
     pub before: Option<Done>,
     /// Behind it, if the walk may end there.
     pub behind: Option<Done>,
-    /// The same if the row of a jump through a table says that the path ends; then it must have been asked.
+    /// The same if the row of a jump through a table says that the path ends; then it must have
+    /// been asked.
     pub at_row_end: Option<Done>,
     /// Where control is gone, to the gate or to an address that only the thread knows.
     pub gone: Done,
@@ -200,7 +204,8 @@ fn blocks(module: &Module<'_, '_>, id: FunctionId, cells: &Cells) -> Result<Duti
     Ok(duties)
 }
 
-/// Where the edge leads if it is that of a conditional jump that is taken. Of the two ways out of a block one follows from the other.
+/// Where the edge leads if it is that of a conditional jump that is taken. Of the two ways out of a
+/// block one follows from the other.
 fn taken_to(function: &FunctionFlow, edge: EdgeId) -> Option<Svma> {
     let cfg = &function.cfg;
     let facts = cfg.edge_facts(edge);

@@ -1,4 +1,5 @@
-//! Instructions with an operand relative to `gs:`, in copies that are never left: the path register, cells, return table, frames, path table.
+//! Instructions with an operand relative to `gs:`, in copies that are never left: the path
+//! register, cells, return table, frames, path table.
 
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
@@ -38,7 +39,8 @@ enum Field {
     /// The cycles beside it, or the squares: this far from their start.
     PathCycles,
     Squares(u32),
-    /// Of the entry of the table of contexts that a register chooses, and of the one of the present context.
+    /// Of the entry of the table of contexts that a register chooses, and of the one of the present
+    /// context.
     Context(u32),
     Present(u32),
 }
@@ -375,7 +377,8 @@ fn jump(state: &mut State, field: Field) -> Option<Step> {
     (is_gone && state.is_restored()).then_some(Step::Gone)
 }
 
-/// Back from counting a path, once. However it was counted, all that is needed from here on is where it was saved.
+/// Back from counting a path, once. However it was counted, all that is needed from here on is
+/// where it was saved.
 fn back(state: &mut State) -> Option<()> {
     let is_first = state.exact.done.end.is_some() && !std::mem::replace(&mut state.exact.is_back, true);
     [RAX, RCX, RDX].into_iter().for_each(|number| state.registers[number] = Value::Junk);

@@ -1,14 +1,17 @@
 //! What must be done so that the paths of one function are counted.
 //!
-//! [`flow::paths`] numbers the paths and says what edges do to the register; its own verifier shows that this yields the numbers. Beyond that:
+//! [`flow::paths`] numbers the paths and says what edges do to the register; its own verifier shows
+//! that this yields the numbers. Beyond that:
 //!
 //! * Arriving at an entry by its address starts a path.
-//! * At a return site, a path starts in the middle. Such paths have numbers of their own behind those of the plan, as many for each
-//!   return site, in the order of the calls, as there are paths from it.
-//! * Elsewhere a cell counts that the path so far is lost, and the register becomes that of a path whose sum is 0 there: its number is below that of
-//!   the paths from there, hence in range.
-//! * If all jumps through tables do the same on the way to each of their targets, arriving there does it. Otherwise arriving
-//!   does what the row of the jump says, which has a pair for each target: what to add, and whether that ends the path.
+//! * At a return site, a path starts in the middle. Such paths have numbers of their own behind
+//!   those of the plan, as many for each return site, in the order of the calls, as there are paths
+//!   from it.
+//! * Elsewhere a cell counts that the path so far is lost, and the register becomes that of a path
+//!   whose sum is 0 there: its number is below that of the paths from there, hence in range.
+//! * If all jumps through tables do the same on the way to each of their targets, arriving there
+//!   does it. Otherwise arriving does what the row of the jump says, which has a pair for each
+//!   target: what to add, and whether that ends the path.
 
 use emit::CellKind;
 use flow::callgraph::FunctionId;
@@ -35,7 +38,8 @@ pub(super) enum Counter {
     Context,
 }
 
-/// Registers and what is added to them are below this where paths have cells: no sum of two leaves 32 bits.
+/// Registers and what is added to them are below this where paths have cells: no sum of two leaves
+/// 32 bits.
 const MAX_REGISTER: u64 = 1 << 27;
 
 /// Where the copy says that the function's paths are counted; `None` if nowhere.
@@ -195,7 +199,8 @@ fn table_edges(cfg: &Cfg) -> impl Iterator<Item = (EdgeId, BlockId)> {
 pub(crate) struct Rows {
     /// Blocks that tables lead to, ascending: one entry of a row each.
     targets: Vec<BlockId>,
-    /// Edges of tables by where they come from and lead to, with what is to be added and whether that ends the path.
+    /// Edges of tables by where they come from and lead to, with what is to be added and whether
+    /// that ends the path.
     amounts: Vec<(BlockId, BlockId, i32, bool)>,
 }
 

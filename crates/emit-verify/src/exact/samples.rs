@@ -1,8 +1,11 @@
-//! What must be done so that samples of paths are those of the paths, and what instructions do on the way.
+//! What must be done so that samples of paths are those of the paths, and what instructions do on
+//! the way.
 //!
-//! * Where a path ends, the thread is asked whether a sample is wanted. If not, the path is passed over: that is as good as counting it.
-//! * If it is, the path ends that are to be skipped are counted down. At the end of that, they are set anew and the samples are counted down. Only if there was
-//!   one left is the path counted; if not, the number of samples is set right.
+//! * Where a path ends, the thread is asked whether a sample is wanted. If not, the path is passed
+//!   over: that is as good as counting it.
+//! * If it is, the path ends that are to be skipped are counted down. At the end of that, they are
+//!   set anew and the samples are counted down. Only if there was one left is the path counted; if
+//!   not, the number of samples is set right.
 //! * A path that is counted adds to the sum of its squares before.
 
 use iced_x86::Code;

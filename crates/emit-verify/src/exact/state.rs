@@ -16,15 +16,16 @@ pub(crate) enum Known {
     FrameSlot,
     /// What an entry of the frames with the right key holds.
     LeftFrame,
-    /// From a return address to which entry of the return table is its; the entry, and what it says about the distance.
+    /// From a return address to which entry of the return table is its; the entry, and what it says
+    /// about the distance.
     ReturnAddress,
     HighReturn,
     ReturnBits,
     ReturnIndex,
     ReturnEntry,
     ReturnDistance,
-    /// From the target of a return to where it leads: the offset of the byte before in the cluster, the entry of the map, its upper bits, the
-    /// entry known to be a landing, and what it says.
+    /// From the target of a return to where it leads: the offset of the byte before in the cluster,
+    /// the entry of the map, its upper bits, the entry known to be a landing, and what it says.
     LastByteOffset(usize),
     LandingEntry(usize),
     EntryCopy(usize),
@@ -68,16 +69,19 @@ pub(crate) enum Known {
     FrontContextPlace,
     ContextPlace,
     NextContextPlace,
-    /// What the entry of the function says, what that of the present context says, and what an entry of the frames does.
+    /// What the entry of the function says, what that of the present context says, and what an
+    /// entry of the frames does.
     EnteredContext(u32),
     ParentContext,
     LeftContext,
-    /// The upper half of the time stamp counter, all of it, what it was when cycles were charged last, and the difference.
+    /// The upper half of the time stamp counter, all of it, what it was when cycles were charged
+    /// last, and the difference.
     HighTime,
     Now,
     Charged,
     Elapsed,
-    /// Cycles on the present path, and when it would have started that has taken what an entry of the frames says.
+    /// Cycles on the present path, and when it would have started that has taken what an entry of
+    /// the frames says.
     PathTime,
     PathStart,
     /// What an entry of the frames has of the metric, and the same below 0.
@@ -85,8 +89,8 @@ pub(crate) enum Known {
     LessLeftMetric,
     /// How many path ends are passed over between two samples.
     EndsBetween,
-    /// The last tick that sampled the path, and how its sum of squares grows; the same if it is not the present one; what the sum grows by; and then for
-    /// the next sample.
+    /// The last tick that sampled the path, and how its sum of squares grows; the same if it is not
+    /// the present one; what the sum grows by; and then for the next sample.
     LastSample,
     OldSample,
     Growth,
@@ -208,7 +212,8 @@ pub(crate) enum ContextSearch {
 pub(crate) enum End {
     /// In the cell with this number plus the register.
     Cell(i64, Frame),
-    /// In the path table, or as one that had no place there, or in the trace: key of the function, and number of the path.
+    /// In the path table, or as one that had no place there, or in the trace: key of the function,
+    /// and number of the path.
     Table(u32, Frame),
     /// The same by the thread's context.
     OfContext(Frame),
@@ -245,7 +250,8 @@ impl Done {
         is_sampled: false,
     };
 
-    /// Whether this is what is expected, or the same with a path passed over of which samples are taken.
+    /// Whether this is what is expected, or the same with a path passed over of which samples are
+    /// taken.
     pub fn fulfils(self, expected: Done) -> bool {
         let is_passed = self.end == Some(End::Passed) && !self.is_sampled;
         let may_pass = expected.is_sampled && expected.end.is_some();
@@ -325,7 +331,8 @@ pub(crate) struct Claim {
 pub(crate) struct Progress {
     pub done: Done,
     pub left: Left,
-    /// Where the call returns to in the copy that has just been made, and has left that on the stack.
+    /// Where the call returns to in the copy that has just been made, and has left that on the
+    /// stack.
     pub called: Option<u32>,
     /// Whether the stack pointer has moved.
     pub has_moved: bool,
@@ -339,7 +346,8 @@ pub(crate) struct Progress {
     pub has_noted_time: bool,
     /// The same, as the start of the next path, with the start of the one before in `rdx`.
     pub has_noted_start: bool,
-    /// The cycles of the path that ends are kept for when its entry has been found, and have been added there.
+    /// The cycles of the path that ends are kept for when its entry has been found, and have been
+    /// added there.
     pub has_ended_metric: bool,
     pub has_added_cycles: bool,
     /// Cells of paths of the function, if others behind them count misses.
@@ -347,7 +355,8 @@ pub(crate) struct Progress {
     /// The key is that of another one.
     pub is_other: bool,
     pub search: ContextSearch,
-    /// The return address on the stack has been replaced by that of its copy, and this many bytes will be taken off.
+    /// The return address on the stack has been replaced by that of its copy, and this many bytes
+    /// will be taken off.
     pub returning: Option<u64>,
     /// The cell remembers the target.
     pub remembered: Option<u32>,

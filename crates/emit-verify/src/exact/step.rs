@@ -26,7 +26,8 @@ pub(super) const TABLE_ENTRY_BYTES: u32 = 5;
 pub(super) const ROW_ENTRY_BYTES: u32 = 8;
 const ROW_END: u32 = 4;
 
-/// Executes an instruction of a copy that is never left; `None` if it has no meaning of its own there.
+/// Executes an instruction of a copy that is never left; `None` if it has no meaning of its own
+/// there.
 pub(crate) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
     if index.copy.probe().traces_paths()
         && let Some(step) = trace::step(state, insn)
@@ -119,7 +120,8 @@ fn load(state: &State, pending: &Pending, insn: &Instruction) -> Option<Change> 
     }
 }
 
-/// `mov eax, [rcx + rax * 4]` at the last byte of a call, which flags still tell to be in the cluster.
+/// `mov eax, [rcx + rax * 4]` at the last byte of a call, which flags still tell to be in the
+/// cluster.
 fn landing_entry(state: &State, insn: &Instruction) -> Option<usize> {
     let Some(Known::LastByteOffset(cluster)) = known(state, insn.memory_index()) else { return None };
     let operand = (insn.op0_register(), insn.memory_base(), insn.memory_index_scale(), insn.memory_displacement64());

@@ -1,5 +1,7 @@
-//! What must be done so that a path that ends is in the trace: its number and the key of its function in the place that is next in the buffer, then
-//! the next place one word further, and then a look whether the buffer is full. A full buffer leads to the gate and back, as that of events does.
+//! What must be done so that a path that ends is in the trace: its number and the key of its
+//! function in the place that is next in the buffer, then the next place one word further, and then
+//! a look whether the buffer is full. A full buffer leads to the gate and back, as that of events
+//! does.
 //!
 //! Only with the look is the path there: whoever does less has not ended it.
 

@@ -62,7 +62,8 @@ impl Walker<'_, '_> {
         cfg.graph.out_edges(id).find(|&edge| cfg.edge_facts(edge).kind == kind)
     }
 
-    /// What must be done before an instruction that ends a block and does not come back, and is no jump.
+    /// What must be done before an instruction that ends a block and does not come back, and is no
+    /// jump.
     pub(crate) fn done_at_trap(&self, id: BlockId) -> Done {
         let transfer = self.function.map(|function| function.cfg.block(id).transfer);
         let is_trap = transfer.is_some_and(|transfer| transfer.is_call() || transfer == Transfer::Trap);
@@ -95,12 +96,14 @@ impl Walker<'_, '_> {
         own.map_or_else(|| self.needs_outside(id, target), |to| self.needs_of(self.id, to))
     }
 
-    /// In a module that passes flags in ways that do not show, they are needed wherever control leaves a function.
+    /// In a module that passes flags in ways that do not show, they are needed wherever control
+    /// leaves a function.
     fn with_unseen_flags(&self, needs: Needs) -> Needs {
         needs.with_flags(needs.flags || self.module.passes_flags_unseen)
     }
 
-    /// What a block needs at its start; in such a module, also the flags that it does not overwrite.
+    /// What a block needs at its start; in such a module, also the flags that it does not
+    /// overwrite.
     pub(crate) fn needs_of(&self, id: FunctionId, block: BlockId) -> Needs {
         let function = self.module.function(id);
         let needs = Needs::of(self.module.liveness.at_start(id, block));
@@ -162,7 +165,8 @@ impl Walker<'_, '_> {
         self.come_back(id, next)
     }
 
-    /// What the call at `at` must do beside what is done there anyway: leave the time to who is called, and descend, where call sites are told apart.
+    /// What the call at `at` must do beside what is done there anyway: leave the time to who is
+    /// called, and descend, where call sites are told apart.
     fn done_by_call(&mut self, id: BlockId, at: Original, mut done: Done) -> Result<Done, Fault> {
         if self.left_by(id).has_metric && self.module.options.probe.metric() == Some(Metric::Cycles) {
             done.clock = Clock::Started;
@@ -256,7 +260,8 @@ impl Walker<'_, '_> {
         self.cells.find(CellKind::Target, at.0, 0).ok_or(Fault::Cells)
     }
 
-    /// What must be true when control is gone, to the gate or to an address that only the thread knows.
+    /// What must be true when control is gone, to the gate or to an address that only the thread
+    /// knows.
     pub(crate) fn check_gone(
         &mut self,
         at: u32,
@@ -289,7 +294,8 @@ impl Walker<'_, '_> {
     fn check_table(&mut self, at: u32, state: &State, by_table: bool) -> Result<(), Fault> {
         let [rax, twin] = [state.registers[0], state.fields.twin];
         let is_table_twin = [rax, twin].contains(&Value::Exact(Known::TableTwin));
-        // The second look is the stub's: the target is not where it should be, and is looked up like any other.
+        // The second look is the stub's: the target is not where it should be, and is looked up
+        // like any other.
         let must_be =
             by_table && self.has_table_entries() && !state.has_ended && state.exact.n_looks == 1 && state.not_in == 0;
         if is_table_twin && !by_table || must_be && !is_table_twin {
@@ -302,8 +308,8 @@ impl Walker<'_, '_> {
         Ok(())
     }
 
-    /// Where a table leads to a block of another function, arriving there must not take the path register for that function's own: no table of
-    /// its own may lead there.
+    /// Where a table leads to a block of another function, arriving there must not take the path
+    /// register for that function's own: no table of its own may lead there.
     fn check_foreign_targets(&self, id: BlockId, at: u32) -> Result<(), Fault> {
         let cfg = &self.function.ok_or(Fault::NoTwin)?.cfg;
         let edges = cfg.graph.out_edges(id).filter(|&edge| cfg.edge_facts(edge).kind == EdgeKind::JumpTable);
@@ -333,7 +339,8 @@ impl Walker<'_, '_> {
         Ok(())
     }
 
-    /// What a walk has written beside cells and path register: what a call must note, if it must, and nothing that only bursts need.
+    /// What a walk has written beside cells and path register: what a call must note, if it must,
+    /// and nothing that only bursts need.
     pub(crate) fn check_writes(&mut self, at: u32, state: &State, duty: &Duty) -> Result<(), Fault> {
         let is_of_burst = state.written.is_some() || state.recorded.is_some() || state.n_checks > 0;
         if self.stays() && is_of_burst {

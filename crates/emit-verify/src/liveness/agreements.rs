@@ -1,20 +1,24 @@
 //! Live registers of copies that are never left, by what the functions of a module have agreed on.
 //!
-//! Code that is compiled together may pass anything in any register, and does (`-fipa-ra`, assembly). But whatever functions of the
-//! module have agreed on with each other shows in them; with others they keep to the calling convention. What this takes for granted is
-//! that convention, and that unwind information tells where a return finds its address. What is not shown is live:
+//! Code that is compiled together may pass anything in any register, and does (`-fipa-ra`,
+//! assembly). But whatever functions of the module have agreed on with each other shows in them;
+//! with others they keep to the calling convention. What this takes for granted is that convention,
+//! and that unwind information tells where a return finds its address. What is not shown is live:
 //!
-//! * **A return** needs what callers may need: by the convention if it is certain to be one to the caller, else everything; and what is
-//!   live behind any direct call. Of that, a register that the callee may have changed is needed only if somebody is known to read it:
-//!   it was lost anyway, if nobody does.
-//! * **A call** needs what the callee reads, and what it cannot change. Unknown code reads what the convention allows, of what may have
-//!   been set since a call before has overwritten it; and `r11` only in a module of which a function reads it at once.
-//! * **A module that breaks the convention**, by reading scratch registers behind calls of unknown code at more than one place in so
-//!   many, has results in all of them.
+//! * **A return** needs what callers may need: by the convention if it is certain to be one to the
+//!   caller, else everything; and what is live behind any direct call. Of that, a register that the
+//!   callee may have changed is needed only if somebody is known to read it: it was lost anyway, if
+//!   nobody does.
+//! * **A call** needs what the callee reads, and what it cannot change. Unknown code reads what the
+//!   convention allows, of what may have been set since a call before has overwritten it; and `r11`
+//!   only in a module of which a function reads it at once.
+//! * **A module that breaks the convention**, by reading scratch registers behind calls of unknown
+//!   code at more than one place in so many, has results in all of them.
 //! * **The dynamic linker** has entries with conventions of its own.
 //!
-//! Callees are asked apart from callers, so that what one caller needs is not taken for what another passes: first for what callees
-//! read, with and without what is behind jumps to unknown places, then for what callers read, and then for what is live.
+//! Callees are asked apart from callers, so that what one caller needs is not taken for what
+//! another passes: first for what callees read, with and without what is behind jumps to unknown
+//! places, then for what callers read, and then for what is live.
 
 use flow::ModuleFlow;
 use flow::graph::BlockId;
@@ -25,7 +29,8 @@ use super::evidence::{Callee, End, Evidence, KEPT, R11, SCRATCH};
 use super::set::Set;
 
 const ALL: Set = Set::REGISTERS;
-/// One place in so many may read a scratch register behind a call: the graph has ways that are never taken.
+/// One place in so many may read a scratch register behind a call: the graph has ways that are
+/// never taken.
 const LEAST_CONVENTIONAL: usize = 50;
 /// Whoever exports this is the dynamic linker.
 const LINKER_ENTRY: &str = "__tls_get_addr";
@@ -145,7 +150,8 @@ impl<'a> Module<'a> {
         changed
     }
 
-    /// Returns, by block, the registers that may have been set at its end, since a call has overwritten them.
+    /// Returns, by block, the registers that may have been set at its end, since a call has
+    /// overwritten them.
     fn set_in(&self, function: usize) -> Vec<Set> {
         let (graph, evidence) = (&self.flow.functions[function].cfg.graph, &self.functions[function]);
         let n_blocks = evidence.blocks.len();
@@ -178,7 +184,8 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// Asks functions until nobody has to be asked again: all of them once, and then whom an answer names.
+    /// Asks functions until nobody has to be asked again: all of them once, and then whom an answer
+    /// names.
     fn until_settled(&self, mut ask: impl FnMut(usize) -> Vec<usize>) {
         let mut is_stale = vec![true; self.functions.len()];
         while is_stale.contains(&true) {
@@ -217,7 +224,8 @@ impl<'a> Module<'a> {
         (live, at_return)
     }
 
-    /// Lets the returns of callees need what the function needs behind its calls. Returns whose returns need more.
+    /// Lets the returns of callees need what the function needs behind its calls. Returns whose
+    /// returns need more.
     fn demand(&self, pass: &Pass<'_>, live: &OfBlocks, at_return: &mut [Set], function: usize) -> Vec<usize> {
         let mut stale = Vec::new();
         for (block, facts) in self.functions[function].blocks.iter().enumerate() {

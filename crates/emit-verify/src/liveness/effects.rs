@@ -1,12 +1,15 @@
 //! What single instructions read, and what they certainly overwrite.
 //!
-//! iced says what an instruction accesses; whether a write *ends* the life of what was there is decided here, instruction by instruction:
+//! iced says what an instruction accesses; whether a write *ends* the life of what was there is
+//! decided here, instruction by instruction:
 //!
-//! * Destinations that stay as they were if a condition does not hold: `cmov`; `bsf` and `bsr` of zero, and `tzcnt` and `lzcnt` on
-//!   processors that take them for these; `rdssp` without shadow stacks; `lar` and `lsl` of a bad selector; `xbegin`; whatever `rep`
-//!   repeats no times.
-//! * Flags that stay if a count is zero: shifts and rotations but those by a constant, and repeated comparisons.
-//! * Flags that are undefined may be what they were. Logical operations are the exception: the adjust flag is cleared by every processor.
+//! * Destinations that stay as they were if a condition does not hold: `cmov`; `bsf` and `bsr` of
+//!   zero, and `tzcnt` and `lzcnt` on processors that take them for these; `rdssp` without shadow
+//!   stacks; `lar` and `lsl` of a bad selector; `xbegin`; whatever `rep` repeats no times.
+//! * Flags that stay if a count is zero: shifts and rotations but those by a constant, and repeated
+//!   comparisons.
+//! * Flags that are undefined may be what they were. Logical operations are the exception: the
+//!   adjust flag is cleared by every processor.
 
 use iced_x86::{
     Code, ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
@@ -56,7 +59,8 @@ impl Effects {
         self.counts = false;
     }
 
-    /// Returns the effect of an instruction, with code that calls and interrupts lead to, which may read every register.
+    /// Returns the effect of an instruction, with code that calls and interrupts lead to, which may
+    /// read every register.
     pub fn of(&mut self, insn: &Instruction) -> Effect {
         if leads_elsewhere(insn) {
             self.counts = false;
@@ -111,7 +115,8 @@ impl Effects {
     }
 }
 
-/// Whether an instruction is a call as the processor does it. A call of the next instruction goes nowhere.
+/// Whether an instruction is a call as the processor does it. A call of the next instruction goes
+/// nowhere.
 pub(crate) fn is_call(insn: &Instruction) -> bool {
     let is_direct = insn.is_call_near() && insn.near_branch_target() != insn.next_ip();
     is_direct || insn.is_call_near_indirect() || insn.is_call_far_indirect()

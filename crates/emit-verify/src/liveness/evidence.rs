@@ -61,9 +61,11 @@ pub(super) enum Callee {
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub blocks: Vec<Facts>,
-    /// Scratch registers that it may return something in; `None`: it is not certain to return to its caller.
+    /// Scratch registers that it may return something in; `None`: it is not certain to return to
+    /// its caller.
     pub results: Option<Set>,
-    /// Places behind calls of conventional code, and those of them where a scratch register is read.
+    /// Places behind calls of conventional code, and those of them where a scratch register is
+    /// read.
     pub n_sites: usize,
     pub n_odd_sites: usize,
     /// Whether it reads `r11` at once.
@@ -103,8 +105,8 @@ impl Evidence {
     }
 }
 
-/// Whether an instruction that changes the stack pointer stays on the same stack: it moves it by a constant or downwards, or back to a
-/// frame pointer.
+/// Whether an instruction that changes the stack pointer stays on the same stack: it moves it by a
+/// constant or downwards, or back to a frame pointer.
 fn moves_stack_by_rule(insn: &Instruction) -> bool {
     let is_named = insn.op0_register() == Register::RSP;
     match insn.mnemonic() {
@@ -116,8 +118,8 @@ fn moves_stack_by_rule(insn: &Instruction) -> bool {
     }
 }
 
-/// Returns scratch registers that are written before a return and not read after that, if every return is known to find the stack as it
-/// was on entry.
+/// Returns scratch registers that are written before a return and not read after that, if every
+/// return is known to find the stack as it was on entry.
 fn results(image: &Image<'_>, function: &FunctionFlow, blocks: &[Facts]) -> Option<Set> {
     let frames = function.parts.iter().filter_map(|part| image.frame_at(part.start));
     let rows: Vec<_> = frames.flat_map(|frame| image.unwind_rows(frame).unwrap_or_default()).collect();
@@ -184,8 +186,9 @@ fn callee(image: &Image<'_>, flow: &ModuleFlow, at: Svma) -> Callee {
     known().unwrap_or(Callee::Any)
 }
 
-/// Returns how many places there are behind calls of conventional code, and how many of them read a scratch register, as if it were a
-/// result. Places that something else leads to as well do not count: the call may not return.
+/// Returns how many places there are behind calls of conventional code, and how many of them read a
+/// scratch register, as if it were a result. Places that something else leads to as well do not
+/// count: the call may not return.
 fn sites(function: &FunctionFlow, blocks: &[Facts], wide: &[Effect]) -> (usize, usize) {
     let graph = &function.cfg.graph;
     let mut read = vec![Set::NONE; blocks.len()];

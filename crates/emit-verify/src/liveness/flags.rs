@@ -1,10 +1,12 @@
 //! Live flags, and functions that pass or return them.
 //!
-//! Calls and returns need no flag, by the calling convention. Hand-written code breaks it, and where it does so by direct calls and jumps
-//! it shows: flags are live behind a call of a function, or at an entry of one.
+//! Calls and returns need no flag, by the calling convention. Hand-written code breaks it, and
+//! where it does so by direct calls and jumps it shows: flags are live behind a call of a function,
+//! or at an entry of one.
 //!
-//! * A function returns the flags that are live behind its direct calls, and so do those that it jumps to in its place. What is live
-//!   behind calls is looked at by itself: a flag that is needed only because it is returned on is taken not to be returned.
+//! * A function returns the flags that are live behind its direct calls, and so do those that it
+//!   jumps to in its place. What is live behind calls is looked at by itself: a flag that is needed
+//!   only because it is returned on is taken not to be returned.
 //! * A function that calls or jumps to an entry needs the flags that are live there.
 
 use flow::callgraph::FunctionId;

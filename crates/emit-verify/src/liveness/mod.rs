@@ -1,18 +1,22 @@
 //! What the program needs of its registers and flags at every place: the verifier's own answer.
 //!
-//! A probe may use only what is dead, so a copy is right only if what it overwrites is dead, and whoever decides that here must not have
-//! been asked by who wrote the copy. From `flow` this takes the graph alone: blocks, edges, and where direct calls lead. Instructions are
-//! decoded and judged again ([`effects`]), and the rest is the plainest backward analysis there is: sets grow until nothing changes.
+//! A probe may use only what is dead, so a copy is right only if what it overwrites is dead, and
+//! whoever decides that here must not have been asked by who wrote the copy. From `flow` this takes
+//! the graph alone: blocks, edges, and where direct calls lead. Instructions are decoded and judged
+//! again ([`effects`]), and the rest is the plainest backward analysis there is: sets grow until
+//! nothing changes.
 //!
-//! **Copies that are left** run beside the original, so nothing is known of who comes and goes: every register is live at calls, system
-//! calls and ways out ([`bursts`]).
+//! **Copies that are left** run beside the original, so nothing is known of who comes and goes:
+//! every register is live at calls, system calls and ways out ([`bursts`]).
 //!
-//! **Copies that are never left** use more, because functions of a module keep to conventions that show in it. What they show is found
-//! again, from the code ([`agreements`], with the evidence for each function in [`evidence`]).
+//! **Copies that are never left** use more, because functions of a module keep to conventions that
+//! show in it. What they show is found again, from the code ([`agreements`], with the evidence for
+//! each function in [`evidence`]).
 //!
 //! **Flags** are dead at calls and returns but for functions that pass or return them ([`flags`]).
 //!
-//! The sets are least solutions. That a set is too small can only come from a missing rule, not from the order in which rules are applied.
+//! The sets are least solutions. That a set is too small can only come from a missing rule, not
+//! from the order in which rules are applied.
 
 pub(crate) mod effects;
 
@@ -49,7 +53,8 @@ struct Registers {
 }
 
 impl Liveness {
-    /// Works out what is live; in copies that are never left, by what the functions of the module have agreed on.
+    /// Works out what is live; in copies that are never left, by what the functions of the module
+    /// have agreed on.
     pub fn new(image: &Image<'_>, flow: &ModuleFlow, has_agreements: bool) -> Liveness {
         let registers =
             if has_agreements { agreements::registers(image, flow) } else { bursts::registers(image, flow) };
@@ -61,7 +66,8 @@ impl Liveness {
         self.registers.at_start[id.index()][block.index()] | self.flags.at_start(id, block)
     }
 
-    /// Returns what is live at the end of a block; if that is a call, before it, but for its operands.
+    /// Returns what is live at the end of a block; if that is a call, before it, but for its
+    /// operands.
     pub fn at_end(&self, id: FunctionId, block: BlockId) -> Set {
         self.registers.at_end[id.index()][block.index()] | self.flags.at_end(id, block)
     }

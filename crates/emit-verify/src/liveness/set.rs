@@ -6,8 +6,8 @@ use iced_x86::{Register, RflagsBits};
 
 /// A set of parts of general registers and of arithmetic flags.
 ///
-/// A register has two parts, its lowest byte and the rest: compilers write bytes, and what else the register holds is then dead. The
-/// direction flag is no member, because probes never touch it.
+/// A register has two parts, its lowest byte and the rest: compilers write bytes, and what else the
+/// register holds is then dead. The direction flag is no member, because probes never touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Set {
     /// Lowest bytes, by hardware number.
@@ -59,7 +59,8 @@ impl Set {
         }
     }
 
-    /// Returns what is lost for good when a register is written. A write of 32 bits clears the upper half.
+    /// Returns what is lost for good when a register is written. A write of 32 bits clears the
+    /// upper half.
     pub fn lost_with(register: Register) -> Set {
         let whole = Set::around(register);
         match register {

@@ -1,7 +1,7 @@
 //! Which places note events: not all that could, if the caller chooses.
 //!
-//! The choice is made before anything is translated, and is part of the copy, so that writing and checking are about the same places. What is not chosen
-//! has no probe, and costs nothing.
+//! The choice is made before anything is translated, and is part of the copy, so that writing and
+//! checking are about the same places. What is not chosen has no probe, and costs nothing.
 
 use flow::callgraph::FunctionId;
 use flow::{Executor, FunctionFlow, ModuleFlow};

@@ -44,7 +44,8 @@ pub(crate) enum Operand {
 const ARGUMENTS: [Gpr; wire::events::N_ARGUMENTS as usize] = [Gpr(7), Gpr(6), Gpr(2), Gpr(1), Gpr(8), Gpr(9)];
 
 impl Operand {
-    /// The memory operand of an instruction; `None` if it needs a segment or registers of another size.
+    /// The memory operand of an instruction; `None` if it needs a segment or registers of another
+    /// size.
     pub fn of(insn: &Instruction) -> Option<Operand> {
         if matches!(insn.memory_segment(), Register::FS | Register::GS) {
             return None;
@@ -78,7 +79,8 @@ pub(super) fn before(insn: &Instruction, events: Events) -> impl Iterator<Item =
     address.into_iter().chain(table).chain(target).chain(outcome)
 }
 
-/// Whether an instruction accesses what its memory operand names, with registers as they are before it.
+/// Whether an instruction accesses what its memory operand names, with registers as they are before
+/// it.
 fn has_plain_address(insn: &Instruction) -> bool {
     let is_explicit = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory);
     is_explicit && !insn.is_stack_instruction() && accesses(insn, |access| access != OpAccess::NoMemAccess)
@@ -99,7 +101,8 @@ fn accesses(insn: &Instruction, counts: fn(OpAccess) -> bool) -> bool {
     InstructionInfoFactory::new().info(insn).used_memory().iter().any(|memory| counts(memory.access()))
 }
 
-/// Where an indirect call or jump goes. Jumps through a fixed place are how a linkage table enters another module, and go where the loader says.
+/// Where an indirect call or jump goes. Jumps through a fixed place are how a linkage table enters
+/// another module, and go where the loader says.
 fn target(insn: &Instruction) -> Option<(Kind, Source)> {
     let kind = match insn.code() {
         Code::Call_rm64 => Kind::CallTarget,
@@ -124,7 +127,8 @@ fn outcome(insn: &Instruction) -> Option<Outcome> {
     Some(Outcome { condition, taken: Svma(insn.near_branch_target()), behind: Svma(insn.next_ip()) })
 }
 
-/// The register that points to the table from which a call takes its target, at a fixed place in it. The stack is no such table.
+/// The register that points to the table from which a call takes its target, at a fixed place in
+/// it. The stack is no such table.
 fn method_table(insn: &Instruction) -> Option<Gpr> {
     let base = insn.memory_base();
     let is_entry = insn.code() == Code::Call_rm64 && insn.op0_kind() == OpKind::Memory;
@@ -132,7 +136,8 @@ fn method_table(insn: &Instruction) -> Option<Gpr> {
     (is_entry && is_table && insn.memory_index() == Register::None).then(|| Gpr(base.number() as u8))
 }
 
-/// Arguments that the first block of a function reads before it overwrites them, if only calls lead there.
+/// Arguments that the first block of a function reads before it overwrites them, if only calls lead
+/// there.
 pub(super) fn arguments(image: &Image<'_>, function: &FunctionFlow, block: BlockId) -> Vec<(Kind, Source)> {
     let cfg = &function.cfg;
     let is_entry = cfg.block(block).range.start == function.entry && cfg.graph.in_edges(block).is_empty();

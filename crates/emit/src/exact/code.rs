@@ -1,8 +1,9 @@
 //! What probes of exact mode do, as instructions.
 //!
-//! Counting is one instruction that changes memory, so that a signal finds it done or not done, and a handler that counts the same loses nothing. It
-//! changes flags, which are saved where they are alive. The path register is the thread's own and comes back with the interrupted code, so
-//! that it may be changed in steps, by `lea`.
+//! Counting is one instruction that changes memory, so that a signal finds it done or not done, and
+//! a handler that counts the same loses nothing. It changes flags, which are saved where they are
+//! alive. The path register is the thread's own and comes back with the interrupted code, so that
+//! it may be changed in steps, by `lea`.
 
 use flow::liveness::LiveSet;
 use wire::exact::CELLS;
@@ -35,8 +36,8 @@ pub(crate) enum Code {
         id_offset: i32,
         restart: Option<i32>,
     },
-    /// After a jump through a table that other jumps share: what to add is in the row that the jump has left in `saved_rdx`, at this index,
-    /// and whether the path ends there.
+    /// After a jump through a table that other jumps share: what to add is in the row that the jump
+    /// has left in `saved_rdx`, at this index, and whether the path ends there.
     Row {
         index: u32,
         paths: Paths,
@@ -187,7 +188,8 @@ fn write_restart(chunk: &mut Chunk, original: Original, restart: Option<i32>) {
     }
 }
 
-/// Adds what the row says; goes to `done`, where everything is still saved, if the path does not end.
+/// Adds what the row says; goes to `done`, where everything is still saved, if the path does not
+/// end.
 fn write_row(chunk: &mut Chunk, original: Original, keeps_flags: bool, at: u32, done: Label) {
     let saved = saves::RAX | saves::RCX | if keeps_flags { saves::FLAGS } else { 0 };
     chunk.begin_run(kind::PROBE, original, saved, FLAGS_SAVE_END);

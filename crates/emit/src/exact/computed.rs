@@ -1,7 +1,8 @@
 //! Computed calls and jumps of copies that are never left.
 //!
-//! One remembers its first target and that one's twin in two cells, and searches for others. The first cell is taken by `cmpxchg`, and written
-//! again after the second, so that a signal handler finds both or none.
+//! One remembers its first target and that one's twin in two cells, and searches for others. The
+//! first cell is taken by `cmpxchg`, and written again after the second, so that a signal handler
+//! finds both or none.
 //!
 //! ```text
 //!         mov gs:[saved_rax], rax
@@ -14,7 +15,8 @@
 //!         jmp gs:[twin]                                   or as calls do
 //! ```
 //!
-//! A jump has been made when its operand has been read; a call, when the return address is on the stack.
+//! A jump has been made when its operand has been read; a call, when the return address is on the
+//! stack.
 
 use flow::cfg::EdgeKind;
 use flow::graph::{BlockId, EdgeId};
@@ -206,7 +208,8 @@ fn all_saved(keeps_flags: bool) -> u8 {
     saves::RAX | saves::RCX | if keeps_flags { saves::FLAGS } else { 0 }
 }
 
-/// Makes the offset that ends the last instruction that of the cell, which it holds as that of the first one.
+/// Makes the offset that ends the last instruction that of the cell, which it holds as that of the
+/// first one.
 fn set_cell(chunk: &mut Chunk, cell: u32) {
     let hole = chunk.position() - 4;
     chunk.set_cell(hole, cell);

@@ -1,12 +1,17 @@
-//! Calling contexts: a function that is entered becomes the child of the context that it is called from.
+//! Calling contexts: a function that is entered becomes the child of the context that it is called
+//! from.
 //!
-//! The table of contexts and what it means are described in [`wire::exact`]. A copy does four things with the thread's context:
+//! The table of contexts and what it means are described in [`wire::exact`]. A copy does four
+//! things with the thread's context:
 //!
-//! * **Descent**, where control arrives at an entry of a function. The function's number and the present context are the key of an entry, in which
-//!   the call is counted and which says what the context is from now on. If there is none, the gate makes it, and the search starts once more.
-//! * **Frames.** A call leaves the context with the path register, and takes it back when it has returned ([`super::transfers`]).
-//! * **Retaking**, where control arrives at a return site or landing pad by its address: after `longjmp`, or an exception. What the last call left
-//!   that had the same stack pointer is the context of this function. If there is nothing, the context is the root.
+//! * **Descent**, where control arrives at an entry of a function. The function's number and the
+//!   present context are the key of an entry, in which the call is counted and which says what the
+//!   context is from now on. If there is none, the gate makes it, and the search starts once more.
+//! * **Frames.** A call leaves the context with the path register, and takes it back when it has
+//!   returned ([`super::transfers`]).
+//! * **Retaking**, where control arrives at a return site or landing pad by its address: after
+//!   `longjmp`, or an exception. What the last call left that had the same stack pointer is the
+//!   context of this function. If there is nothing, the context is the root.
 //! * **Ascent**, before a tail call: the callee takes the place of the function, as on the stack.
 //!
 //! ```text
@@ -31,7 +36,8 @@
 //! new:    mov gs:[wanted_context], k                          and to the gate, which comes back to the start
 //! ```
 //!
-//! Where a metric is counted, what its counter has gone up by since the last change of context is charged to the context that ends, before each of these:
+//! Where a metric is counted, what its counter has gone up by since the last change of context is
+//! charged to the context that ends, before each of these:
 //!
 //! ```text
 //!         rdtsc; shl rdx, 32; or rax, rdx                     or mov rax, gs:[misses]
@@ -41,8 +47,9 @@
 //!         add gs:[rcx + CONTEXTS + 24], rax
 //! ```
 //!
-//! **Call sites.** Where these are told apart, a call descends, too, by a number of its own, after the caller's context has been left in the frame. So the
-//! callee's context is a child of the call's, and callees need not know.
+//! **Call sites.** Where these are told apart, a call descends, too, by a number of its own, after
+//! the caller's context has been left in the frame. So the callee's context is a child of the
+//! call's, and callees need not know.
 //!
 //! Stubs of the linkage table are no functions of their own: they leave the context alone.
 
@@ -249,7 +256,8 @@ impl Function<'_, '_> {
     }
 }
 
-/// Counts a call in the entry at a place, which is this far behind, and takes its context. Changes the register.
+/// Counts a call in the entry at a place, which is this far behind, and takes its context. Changes
+/// the register.
 fn write_entry(asm: &mut Asm, place: Gpr, distance: u32) {
     asm.gs_based(INCREMENT, Gpr(0), place, COUNT + distance);
     asm.gs_based_dword(LOAD, place, place, CONTEXT + distance);

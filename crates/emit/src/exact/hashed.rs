@@ -1,7 +1,9 @@
-//! Paths counted in the path table: those of functions with many of them, and those by calling context.
+//! Paths counted in the path table: those of functions with many of them, and those by calling
+//! context.
 //!
-//! A path looks at one place of the table's front first ([`wire::exact::FRONT_PATHS`]), where paths of a function are neighbours, and mostly is there. Only
-//! where another path has taken the place, a stub looks further.
+//! A path looks at one place of the table's front first ([`wire::exact::FRONT_PATHS`]), where paths
+//! of a function are neighbours, and mostly is there. Only where another path has taken the place,
+//! a stub looks further.
 //!
 //! ```text
 //! end:    mov p, gs:[frame]; lea p, [p + id_offset]           p and i are dead, or rcx and rax, saved
@@ -20,8 +22,9 @@
 //! 1:      jmp back
 //! ```
 //!
-//! Where paths have cycles, the counter is read first ([`super::path_metric`]), and `rax` has what the path has of it. Copies that simulate a cache are large
-//! enough already: there, a path goes to the stub at once.
+//! Where paths have cycles, the counter is read first ([`super::path_metric`]), and `rax` has what
+//! the path has of it. Copies that simulate a cache are large enough already: there, a path goes to
+//! the stub at once.
 //!
 //! ```text
 //! end:    rdtsc; shl rdx, 32; or rax, rdx                     with rax, rcx and rdx saved
@@ -91,7 +94,8 @@ const ADD_TO: u8 = 0x01;
 /// With 0 in place of a register.
 pub(super) const INCREMENT: u8 = 0xff;
 
-/// From this bit of the product on, the place in the front is the path, plus the hash of whose it is. So paths of one owner are neighbours.
+/// From this bit of the product on, the place in the front is the path, plus the hash of whose it
+/// is. So paths of one owner are neighbours.
 const FRONT_BIT: u32 = 44;
 const FRONT_FACTOR: u64 = (1 << FRONT_BIT) + 0x9e37_79b1;
 const FRONT_SHIFT: u8 = (FRONT_BIT - ENTRY_SHIFT) as u8;
@@ -139,7 +143,8 @@ pub(super) fn write_end(chunk: &mut Chunk, ended: Ended, metric: Option<Metric>)
     chunk.other_ends.push(OtherEnd { label, back, ended, saved, has_metric: metric.is_some() });
 }
 
-/// Goes to `other` unless the path's place in the front is its own. It is in the second register then; the first one has what is counted.
+/// Goes to `other` unless the path's place in the front is its own. It is in the second register
+/// then; the first one has what is counted.
 fn write_front_search(chunk: &mut Chunk, ended: Ended, [path, place]: [Gpr; 2], other: Label) {
     write_key(chunk, ended, [path, place]);
     write_place(&mut chunk.asm, [path, place], FRONT_FACTOR, FRONT_SHIFT, FRONT_MASK);
@@ -173,7 +178,8 @@ fn write_place(asm: &mut Asm, [path, place]: [Gpr; 2], factor: u64, shift: u8, m
     asm.and_dword(place, mask);
 }
 
-/// Writes where path ends of the function go that have not found their place, or that a sample is wanted of.
+/// Writes where path ends of the function go that have not found their place, or that a sample is
+/// wanted of.
 pub(crate) fn write_other_ends(chunk: &mut Chunk) {
     for OtherEnd { label, back, ended, saved, has_metric } in std::mem::take(&mut chunk.other_ends) {
         let Ended { original, live, .. } = ended;
@@ -208,8 +214,10 @@ fn write_stub_call(chunk: &mut Chunk, original: Original, back: Label) {
     chunk.refer(hole, Destination::Stub(Stub::CountPath));
 }
 
-/// The stub that counts a path in the path table: `rcx` is what is counted, `rdx` where to go on. An entry is taken by `cmpxchg`, so that a signal handler
-/// that counts meanwhile cannot take the same one. What is in brackets is there if paths have a metric; for what is there if they are sampled, see [`samples`].
+/// The stub that counts a path in the path table: `rcx` is what is counted, `rdx` where to go on.
+/// An entry is taken by `cmpxchg`, so that a signal handler that counts meanwhile cannot take the
+/// same one. What is in brackets is there if paths have a metric; for what is there if they are
+/// sampled, see [`samples`].
 ///
 /// ```text
 ///     mov gs:[twin], rdx

@@ -1,15 +1,20 @@
 //! Copies that are never left, and what they count.
 //!
-//! A burst ends after some checks; a copy for exact mode does not. It has no checks and no buffer; wherever a copy would leave, it goes to
-//! the runtime's gate instead (`crate::stubs`), and calls and returns have ways of their own (`transfers`). What it counts is laid out in
+//! A burst ends after some checks; a copy for exact mode does not. It has no checks and no buffer;
+//! wherever a copy would leave, it goes to the runtime's gate instead (`crate::stubs`), and calls
+//! and returns have ways of their own (`transfers`). What it counts is laid out in
 //! [`wire::exact`]: *cells*, counters of 8 bytes at a fixed distance from `gs:`, of which every module has a range.
 //!
-//! What a function's probes do is decided before it is written ([`Plan`]): something on arrival at a block, something on edges.
+//! What a function's probes do is decided before it is written ([`Plan`]): something on arrival at
+//! a block, something on edges.
 //!
-//! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one way out; a conditional jump that is
-//!   taken has a cell of its own if its edge does not follow, also where it leaves the function. Where it does not, control that comes over
-//!   the edge skips the cell of the block: nothing is counted twice, and a block ran as often as its cell and those of edges to it say.
-//! * **Paths.** See [`paths`], [`hashed`] for those that have no cells, [`path_metric`] for what is added up on each, [`samples`] for samples of them, and [`trace`] for all of them in their
+//! * **Blocks.** A cell for every block. Edges follow from them where a block has one way in or one
+//!   way out; a conditional jump that is taken has a cell of its own if its edge does not follow,
+//!   also where it leaves the function. Where it does not, control that comes over the edge skips
+//!   the cell of the block: nothing is counted twice, and a block ran as often as its cell and
+//!   those of edges to it say.
+//! * **Paths.** See [`paths`], [`hashed`] for those that have no cells, [`path_metric`] for what is
+//!   added up on each, [`samples`] for samples of them, and [`trace`] for all of them in their
 //!   order.
 //! * **Contexts.** See [`contexts`].
 
@@ -71,7 +76,8 @@ pub struct Contexts {
     pub paths: bool,
     /// A metric: of each path if paths are counted, else of each context.
     pub metric: Option<Metric>,
-    /// Whether calls of the same function from different places of another one lead to different contexts.
+    /// Whether calls of the same function from different places of another one lead to different
+    /// contexts.
     pub by_call_site: bool,
 }
 
@@ -205,9 +211,11 @@ pub enum CellKind {
     Context = 6,
     /// The call at `at` has, likewise.
     CallSite = 7,
-    /// The first of `to` cells behind those of [`CellKind::Paths`]: misses on each path of the function at `at`.
+    /// The first of `to` cells behind those of [`CellKind::Paths`]: misses on each path of the
+    /// function at `at`.
     PathMisses = 8,
-    /// Times that the jump at the end of block `at` went to block `to` of the same function. The cell of that block leaves them out.
+    /// Times that the jump at the end of block `at` went to block `to` of the same function. The
+    /// cell of that block leaves them out.
     InnerEdge = 9,
 }
 

@@ -1,8 +1,10 @@
 //! The metric of paths: cycles, or misses of a simulated data cache.
 //!
-//! `charged` is what the metric's counter would have been when the present path started if nothing but it had run since: so a path has the difference to what
-//! it is when it ends. What else runs is taken out: a call leaves what the path has so far beside its frame ([`wire::exact::FRAME_METRIC`]), and when it has
-//! returned, the path is made to have started that much before.
+//! `charged` is what the metric's counter would have been when the present path started if nothing
+//! but it had run since: so a path has the difference to what it is when it ends. What else runs is
+//! taken out: a call leaves what the path has so far beside its frame
+//! ([`wire::exact::FRAME_METRIC`]), and when it has returned, the path is made to have started that
+//! much before.
 //!
 //! ```text
 //!             cycles                                          misses
@@ -21,13 +23,16 @@
 //!             mov gs:[charged], r
 //! ```
 //!
-//! To read the time takes longer than most paths, so that it is read once where one path stops and another one goes on: whoever calls, returns or jumps to another
-//! function leaves the time in `charged`, and who is called or comes back starts from there. When a thread comes back from code that has no copy, the runtime
-//! does that. What functions without paths take is their callers'.
+//! To read the time takes longer than most paths, so that it is read once where one path stops and
+//! another one goes on: whoever calls, returns or jumps to another function leaves the time in
+//! `charged`, and who is called or comes back starts from there. When a thread comes back from code
+//! that has no copy, the runtime does that. What functions without paths take is their callers'.
 //!
-//! A path starts where control arrives by an address, and where the one before ends. What counts paths in the path table ([`super::hashed`]) adds
-//! what a path has to what it had before, and starts the next one. So where cycles are added up, all paths are counted in the path table. Misses are rare: a
-//! path that has cells has others for its misses, and mostly nothing is to be done there:
+//! A path starts where control arrives by an address, and where the one before ends. What counts
+//! paths in the path table ([`super::hashed`]) adds what a path has to what it had before, and
+//! starts the next one. So where cycles are added up, all paths are counted in the path table.
+//! Misses are rare: a path that has cells has others for its misses, and mostly nothing is to be
+//! done there:
 //!
 //! ```text
 //! end:        count; mov r, gs:[misses]; cmp r, gs:[charged]; jne missed
@@ -170,7 +175,8 @@ pub(crate) fn write_missed_ends(chunk: &mut Chunk) {
     }
 }
 
-/// The counter, which is in `rax`, less what it was when the present path started; from now on it is another one's. Changes `rdx` and flags.
+/// The counter, which is in `rax`, less what it was when the present path started; from now on it
+/// is another one's. Changes `rdx` and flags.
 pub(super) fn write_elapsed(chunk: &mut Chunk) {
     chunk.asm.load(Gpr::RDX, offset::CHARGED);
     chunk.asm.store(offset::CHARGED, Gpr::RAX);

@@ -1,19 +1,25 @@
 //! Ball-Larus paths of one function, counted in place.
 //!
-//! The path register is the low half of `frame`: per thread, kept in the frames ([`wire::exact`]) while a call runs. [`flow::paths`] says what is to be done on
-//! every edge. What that leaves open is control that arrives by an address:
+//! The path register is the low half of `frame`: per thread, kept in the frames ([`wire::exact`])
+//! while a call runs. [`flow::paths`] says what is to be done on every edge. What that leaves open
+//! is control that arrives by an address:
 //!
 //! * At an entry, a path starts.
-//! * At a return site whose call has left no frame, or another one's (`longjmp`; a callee that takes arguments off the stack), a path starts in the middle:
-//!   its number is beyond those of the plan, `n_paths` plus the sum of `paths_from` of the return sites before, plus what comes.
-//! * Anywhere else the path so far is unknown. The register gets the value that the zero-valued path to the block would have, so
-//!   that numbers stay in range, and the function's lost paths go up: as many of its paths are wrong in their first part.
-//! * Through a jump table of the function, the register is right, and the edge's own code is to be executed. That is reached by a second
-//!   entry, before the one of everybody else. Where several jumps share targets and what is to be done depends on the jump, each has a *row*
-//!   of numbers, one for every target, and leaves its address.
+//! * At a return site whose call has left no frame, or another one's (`longjmp`; a callee that
+//!   takes arguments off the stack), a path starts in the middle: its number is beyond those of the
+//!   plan, `n_paths` plus the sum of `paths_from` of the return sites before, plus what comes.
+//! * Anywhere else the path so far is unknown. The register gets the value that the zero-valued
+//!   path to the block would have, so that numbers stay in range, and the function's lost paths go
+//!   up: as many of its paths are wrong in their first part.
+//! * Through a jump table of the function, the register is right, and the edge's own code is to be
+//!   executed. That is reached by a second entry, before the one of everybody else. Where several
+//!   jumps share targets and what is to be done depends on the jump, each has a *row* of numbers,
+//!   one for every target, and leaves its address.
 //!
-//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them and neither cycles nor a trace are wanted, else in the path table, which has 32 bits for a number. So there are fewer paths
-//! the more return sites there are. A function that has too many all the same, or too many rows, is counted by blocks; not at all if paths are sampled.
+//! Paths are counted in cells if there are at most [`MAX_CELLS`] of them and neither cycles nor a
+//! trace are wanted, else in the path table, which has 32 bits for a number. So there are fewer
+//! paths the more return sites there are. A function that has too many all the same, or too many
+//! rows, is counted by blocks; not at all if paths are sampled.
 
 use flow::callgraph::FunctionId;
 use flow::cfg::{Cfg, EdgeKind};

@@ -16,13 +16,16 @@ use flow::callgraph::FunctionId;
 pub(crate) struct Plan {
     /// By block: what control does that finds the block by its address.
     arrivals: Vec<Code>,
-    /// By block: what control does that comes from a jump table of the function, if that is something else.
+    /// By block: what control does that comes from a jump table of the function, if that is
+    /// something else.
     table_arrivals: Vec<Option<Code>>,
-    /// By block: what a jump through a table leaves for the block that it leads to, if that has to know.
+    /// By block: what a jump through a table leaves for the block that it leads to, if that has to
+    /// know.
     rows: Vec<(BlockId, Vec<RowEntry>)>,
     /// By edge.
     edges: Vec<Code>,
-    /// Whether control that comes over a known edge passes the code for arrivals, too, unless the edge has code of its own.
+    /// Whether control that comes over a known edge passes the code for arrivals, too, unless the
+    /// edge has code of its own.
     pub edges_arrive: bool,
 }
 
@@ -128,7 +131,8 @@ impl Plan {
         Some(&self.rows[index].1)
     }
 
-    /// Whether control that comes over an edge to a block of the function passes the code for arrivals there.
+    /// Whether control that comes over an edge to a block of the function passes the code for
+    /// arrivals there.
     pub fn arrives(&self, edge: Option<EdgeId>) -> bool {
         self.edges_arrive && edge.is_none_or(|edge| self.edge(edge) == Code::Nothing)
     }

@@ -1,8 +1,9 @@
 //! Samples of paths (PEP: Bond and McKinley 2005; Arnold and Grove 2005).
 //!
-//! A path that ends looks whether a sample is wanted, which nearly always it is not: one comparison of memory and a jump that is not taken. Nothing is
-//! stored but the path register. A tick makes samples wanted; then the end goes to code behind the function, and has the stub count the path, which
-//! first counts down:
+//! A path that ends looks whether a sample is wanted, which nearly always it is not: one comparison
+//! of memory and a jump that is not taken. Nothing is stored but the path register. A tick makes
+//! samples wanted; then the end goes to code behind the function, and has the stub count the path,
+//! which first counts down:
 //!
 //! ```text
 //! end:        cmp dword gs:[samples_wanted], 0    with rax, rcx and flags saved where flags are alive
@@ -28,8 +29,9 @@
 //!             ... count
 //! ```
 //!
-//! A tick may come between any two of these, and so may a handler of the program that takes samples itself: then one sample more or less is taken, and
-//! what one of them adds to the squares may be that of the other. The path that is counted is the right one all the same.
+//! A tick may come between any two of these, and so may a handler of the program that takes samples
+//! itself: then one sample more or less is taken, and what one of them adds to the squares may be
+//! that of the other. The path that is counted is the right one all the same.
 
 use wire::exact::PATH_METRIC;
 use wire::recovery::{kind, saves};

@@ -1,7 +1,8 @@
 //! What probes save that use registers and flags of the program.
 //!
-//! What nobody needs is not saved. The rest goes to fields of the thread's header, in the order of [`wire::recovery::saves`], so that the rule of
-//! recovery for the probe is right after each of its first instructions.
+//! What nobody needs is not saved. The rest goes to fields of the thread's header, in the order of
+//! [`wire::recovery::saves`], so that the rule of recovery for the probe is right after each of its
+//! first instructions.
 
 use flow::liveness::LiveSet;
 use wire::recovery::{kind, saves};
@@ -70,7 +71,8 @@ pub(super) fn write_restore_registers(chunk: &mut Chunk, saved: u8) {
     }
 }
 
-/// Writes code that needs two registers and changes flags: dead ones, or `rcx` and `rax`, saved. Returns what is saved.
+/// Writes code that needs two registers and changes flags: dead ones, or `rcx` and `rax`, saved.
+/// Returns what is saved.
 pub(super) fn with_two_registers(
     chunk: &mut Chunk,
     at: Original,

@@ -1,4 +1,5 @@
-//! Jumps through tables, in copies that are never left: to blocks of the same function, found by their addresses in the map.
+//! Jumps through tables, in copies that are never left: to blocks of the same function, found by
+//! their addresses in the map.
 
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
@@ -35,7 +36,8 @@ impl Function<'_, '_> {
         }
     }
 
-    /// A register that nobody needs behind a jump through a table, if that is true of flags and `rax`, too.
+    /// A register that nobody needs behind a jump through a table, if that is true of flags and
+    /// `rax`, too.
     pub(super) fn scratch_of_table_jump(&self, block: BlockId) -> Option<Gpr> {
         let live = self.module.liveness(self.id).live_out(&self.flow.cfg, block);
         let flags_are_dead = (live & LiveSet::ARITHMETIC_FLAGS).is_empty() && !self.module.passes_flags_unseen;
@@ -44,7 +46,8 @@ impl Function<'_, '_> {
         probe::dead_registers(live).find(|&register| register != Gpr::RAX)
     }
 
-    /// Goes to a block of the function by its address, which is in `rax`; `rax`, `scratch` and flags are dead.
+    /// Goes to a block of the function by its address, which is in `rax`; `rax`, `scratch` and
+    /// flags are dead.
     pub(super) fn write_quick_table_arrival(&mut self, block: BlockId, scratch: Gpr) {
         let row = self.row_label(block);
         let cluster = self.module.options.cluster;

@@ -1,4 +1,5 @@
-//! A trace of paths ([`wire::path_trace`]): a path that ends appends its key and its number to the buffer of events.
+//! A trace of paths ([`wire::path_trace`]): a path that ends appends its key and its number to the
+//! buffer of events.
 //!
 //! ```text
 //! flags dead                                          flags alive
@@ -11,9 +12,10 @@
 //!     jz full                                             jrcxz over the jump; jmp on; jmp full
 //! ```
 //!
-//! `p` and `v` are registers that are dead, or else `rcx` and `rax`, saved before and restored before the jump, or behind it where flags are alive. What `full`
-//! does is what full buffers of events do ([`crate::events`]). A signal that comes in between finds the place not taken: the runtime keeps what is there, and the
-//! handler's paths come before this one.
+//! `p` and `v` are registers that are dead, or else `rcx` and `rax`, saved before and restored
+//! before the jump, or behind it where flags are alive. What `full` does is what full buffers of
+//! events do ([`crate::events`]). A signal that comes in between finds the place not taken: the
+//! runtime keeps what is there, and the handler's paths come before this one.
 
 use flow::liveness::LiveSet;
 use wire::events::EVENTS_END;

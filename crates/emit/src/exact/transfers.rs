@@ -1,8 +1,10 @@
 //! Calls and returns of copies that are never left.
 //!
-//! The processor predicts a return from the call that it belongs to. So copies call and return by `call` and `ret`, and have the original return
-//! address on the stack all the same: who is called replaces the address in the copy by the original one, and the return does the reverse, by the
-//! return table ([`wire::exact`]). The two are as far from each other as the copy says, and no register is needed on the way in.
+//! The processor predicts a return from the call that it belongs to. So copies call and return by
+//! `call` and `ret`, and have the original return address on the stack all the same: who is called
+//! replaces the address in the copy by the original one, and the return does the reverse, by the
+//! return table ([`wire::exact`]). The two are as far from each other as the copy says, and no
+//! register is needed on the way in.
 //!
 //! ```text
 //!             call 1f
@@ -24,12 +26,13 @@
 //!             ret
 //! ```
 //!
-//! **Flags** are dead at both, by the calling convention. Where direct calls show that it is not kept ([`flow::liveness::FlagConventions`]), and
-//! everywhere in a module that expects flags at a place which is reached by its address only ([`Module::passes_flags_unseen`]), calls push and
+//! **Flags** are dead at both, by the calling convention. Where direct calls show that it is not
+//! kept ([`flow::liveness::FlagConventions`]), and everywhere in a module that expects flags at a
+//! place which is reached by its address only ([`Module::passes_flags_unseen`]), calls push and
 //! jump, and returns look up, with flags saved.
 //!
-//! **The path register** is left in the frames before a call, and taken from there at the landing. If there is another call's, the path is
-//! that of an arrival by address.
+//! **The path register** is left in the frames before a call, and taken from there at the landing.
+//! If there is another call's, the path is that of an arrival by address.
 //!
 //! [`Module::passes_flags_unseen`]: crate::module::Module::passes_flags_unseen
 
@@ -91,7 +94,8 @@ pub(crate) enum Callee {
 }
 
 impl Function<'_, '_> {
-    /// What calls leave for when they have returned: where it is in the thread's header, and in a frame.
+    /// What calls leave for when they have returned: where it is in the thread's header, and in a
+    /// frame.
     fn kept_fields(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let has_path = self.module.options.probe.has_paths() && !self.plan_of_probes().edges_arrive;
         let path = has_path.then_some((offset::FRAME, FRAME_PATH));
@@ -108,13 +112,15 @@ impl Function<'_, '_> {
         cfg.graph.out_range(block).map(EdgeId).find(|&edge| cfg.edge_facts(edge).kind == kind)
     }
 
-    /// The block behind the call at the end of a block, if it is copied with the function and the call returns there.
+    /// The block behind the call at the end of a block, if it is copied with the function and the
+    /// call returns there.
     pub(super) fn return_site(&self, block: BlockId) -> Option<BlockId> {
         let edge = self.edge_of_kind(block, EdgeKind::Call)?;
         self.flow.cfg.graph.edge(edge).to.filter(|&to| self.module.is_owned(self.id, to))
     }
 
-    /// A path ends before an instruction from which control does not come back: a fault, or a call that does not return.
+    /// A path ends before an instruction from which control does not come back: a fault, or a call
+    /// that does not return.
     pub fn write_end_at_trap(&mut self, block: BlockId, insn: &Instruction) {
         if let Some(edge) = self.edge_of_kind(block, EdgeKind::Trap) {
             let code = self.plan_of_probes().edge(edge);
@@ -190,13 +196,15 @@ impl Function<'_, '_> {
         self.go_on(block, next);
     }
 
-    /// What tells the frame of the call that returns to `next` from those of other calls, where it has a path: that of another function is none of this one's.
+    /// What tells the frame of the call that returns to `next` from those of other calls, where it
+    /// has a path: that of another function is none of this one's.
     fn frame_site(&self, next: Original) -> Option<u32> {
         let has_path = self.kept_fields().any(|(field, _)| field == offset::FRAME);
         has_path.then_some((self.module.options.cluster as u32) << RECORD_ADDRESS_BITS | next.0)
     }
 
-    /// Leaves path register and context for when the call at `at` has returned to `next`; `live` is needed.
+    /// Leaves path register and context for when the call at `at` has returned to `next`; `live` is
+    /// needed.
     pub(super) fn leave_frame(&mut self, at: Original, next: Original, live: LiveSet) {
         if !self.has_frame() {
             return;

@@ -54,8 +54,8 @@ fn sum(copy: &ModuleCopy) -> (u32, u32) {
 fn accesses_are_those_of_operands_stack_and_strings() {
     let file = assemble(&format!(".globl _start\n_start: jmp accesses\n{ACCESSES}"));
     let copy = check(&parse(&file), "accesses", of_paths(DIRECT));
-    // Not known: relative to `fs`, by a register of 32 bits, both sides of a repeated move, addresses in a vector, and one with a register of 8 bits.
-    // Three are those of what calls it.
+    // Not known: relative to `fs`, by a register of 32 bits, both sides of a repeated move,
+    // addresses in a vector, and one with a register of 8 bits. Three are those of what calls it.
     assert_eq!(sum(&copy), (31 + 3, 6));
     let statistics = copy.statistics();
     assert_eq!((statistics.accesses, statistics.accesses_not_simulated), (31 + 3, 6));

@@ -110,7 +110,8 @@ fn every_bit_matters() {
     every_bit_of_code_matters(&calling("takes_arguments"), Probe::Exact(Counting::Nothing), Events::ALL);
 }
 
-/// A branch on every condition, some at the start of their blocks, both ways, and to another function.
+/// A branch on every condition, some at the start of their blocks, both ways, and to another
+/// function.
 fn all_conditions() -> String {
     const CONDITIONS: [&str; 16] =
         ["o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p", "np", "l", "ge", "le", "g"];

@@ -1,4 +1,5 @@
-//! Copies that are never left, at work: what they count is what single-stepping the original counts.
+//! Copies that are never left, at work: what they count is what single-stepping the original
+//! counts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
@@ -146,7 +147,8 @@ fn counted_by(optimization: &str, counting: Counting, by: By, wanted: Wanted) ->
     (file, copy, result)
 }
 
-/// Every block of the program must have been counted as often as it was stepped through. What only the original runs is left out.
+/// Every block of the program must have been counted as often as it was stepped through. What only
+/// the original runs is left out.
 fn compare_blocks(image: &Image<'_>, blocks: &BTreeMap<u64, u64>, hits: &HashMap<u64, u64>, left_out: &[&str]) {
     let harness = image.sections().iter().find(|section| section.name == "harness").expect("a section").range;
     let is_left_out = |at: u64| {
@@ -266,8 +268,8 @@ fn paths_are_counted_exactly() {
             assert_eq!(emit_verify::verify(&image, &flow, &copy), Ok(()));
         }
         let blocks = blocks_of_paths(&flow, &copy, counting.truncation(), &result);
-        // A path that longjmp cuts off is never counted, and one that it begins is not counted here; nor one that begins behind a call
-        // which takes its arguments off the stack.
+        // A path that longjmp cuts off is never counted, and one that it begins is not counted
+        // here; nor one that begins behind a call which takes its arguments off the stack.
         let left_out = ["drops", "jumps", "jump_out", "longjmp", "__longjmp", "__libc_siglongjmp", "_longjmp_unwind"];
         compare_blocks(&image, &blocks, &result.hits, &left_out);
     }

@@ -15,7 +15,8 @@ use crate::fixture::{build, parse};
 
 pub const LO: u64 = 0x40_0000;
 pub const SPAN: u64 = 0x100_0000;
-/// Above the first GiB behind the program: the kernel begins the heap of a program at a fixed address anywhere in that.
+/// Above the first GiB behind the program: the kernel begins the heap of a program at a fixed
+/// address anywhere in that.
 const COPY_AT: u64 = 0x7000_0000;
 const MAP_AT: u64 = 0x5000_0000;
 pub const SOURCE: &str = include_str!("../execution.c");

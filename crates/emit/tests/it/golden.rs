@@ -1,6 +1,7 @@
 //! The exact code of copies, as text.
 //!
-//! Expected texts are in `tests/golden`. To accept a change, run the tests once with `STROBE_BLESS=1` and read the difference.
+//! Expected texts are in `tests/golden`. To accept a change, run the tests once with
+//! `STROBE_BLESS=1` and read the difference.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,8 +1,10 @@
-//! Copies that were written in the belief that something is dead which is not: the verifier, which works that out by itself, refuses them.
+//! Copies that were written in the belief that something is dead which is not: the verifier, which
+//! works that out by itself, refuses them.
 //!
-//! Nothing in `emit` can be told to be wrong. It is handed another program instead, in which one instruction overwrites what the same
-//! instruction of the true program reads: its liveness, or as a whole where a function without a copy is all that differs. The copy is
-//! then right for that program, and the verifier says so; it is wrong for the true one.
+//! Nothing in `emit` can be told to be wrong. It is handed another program instead, in which one
+//! instruction overwrites what the same instruction of the true program reads: its liveness, or as
+//! a whole where a function without a copy is all that differs. The copy is then right for that
+//! program, and the verifier says so; it is wrong for the true one.
 
 use emit::{Counting, Events, ModuleCopy, Options, Probe};
 use flow::order::Order;
@@ -100,7 +102,8 @@ fn flags_that_a_block_reads() {
     }
 }
 
-/// Between the functions of a module, by what they are seen to read: the last of them restarts, so that it has no copy.
+/// Between the functions of a module, by what they are seen to read: the last of them restarts, so
+/// that it has no copy.
 #[test]
 fn a_register_that_a_callee_of_a_callee_reads() {
     let lie = Lie {

@@ -1,6 +1,7 @@
 //! The verifier must notice every change to a good copy.
 //!
-//! Copies are changed in their stored form, of which the codec says what is where. A run tries a sample of the changes (`sample`).
+//! Copies are changed in their stored form, of which the codec says what is where. A run tries a
+//! sample of the changes (`sample`).
 
 use emit::{Counting, Events, Layout, ModuleCopy, Probe};
 use std::mem::offset_of;
@@ -54,8 +55,8 @@ impl<'data> Subject<'data> {
         self.changed(change).is_none_or(|copy| emit_verify::verify(&self.image, &self.flow, &copy).is_err())
     }
 
-    /// Where to start, in bytes of code. What all functions share has nothing to do with events, and need not be in use; but the last of it is what
-    /// asks a data cache.
+    /// Where to start, in bytes of code. What all functions share has nothing to do with events,
+    /// and need not be in use; but the last of it is what asks a data cache.
     fn first_byte(&self, events: Events) -> usize {
         let copy = self.copy();
         let first = copy.entries().map(|entry| entry.copy).min().unwrap_or(0);
@@ -120,7 +121,8 @@ impl<'data> Subject<'data> {
     }
 }
 
-/// One bit of each byte is changed, which is allowed to go unnoticed only if the processor cannot tell, either: some bits of prefixes mean nothing.
+/// One bit of each byte is changed, which is allowed to go unnoticed only if the processor cannot
+/// tell, either: some bits of prefixes mean nothing.
 pub fn every_bit_of_code_matters(source: &str, probe: Probe, events: Events) {
     let file = assemble(source);
     let subject = Subject::new(&file, probe, events);
@@ -180,7 +182,8 @@ fn every_bit_of_code_that_times_paths_matters() {
     every_bit_of_code_matters(SHAPES, Probe::Exact(Counting::PATH_CYCLES), NO_EVENTS);
 }
 
-/// A loop that passes flags from one turn to the next, and a call: what path ends do, and the code that they share, is all that is looked at.
+/// A loop that passes flags from one turn to the next, and a call: what path ends do, and the code
+/// that they share, is all that is looked at.
 const PATH_ENDS: &str = "
         .globl _start
         _start: clc
@@ -207,7 +210,8 @@ fn every_bit_of_code_that_samples_paths_matters() {
     subject.bits_matter_from(stub.copy as usize);
 }
 
-/// A path end with flags alive and ends without a dead register; one with two dead registers, and one with one.
+/// A path end with flags alive and ends without a dead register; one with two dead registers, and
+/// one with one.
 #[test]
 fn every_bit_of_code_that_traces_paths_matters() {
     const DEAD: &str = "

@@ -1,7 +1,8 @@
 //! Bursts that note events, at work: what they note is what single-stepping the original sees.
 //!
-//! The program writes all registers before each of its instructions. What an instruction loads is then in its register before the next one, its target is where
-//! that one is, and the address that it accesses follows from the registers before it.
+//! The program writes all registers before each of its instructions. What an instruction loads is
+//! then in its register before the next one, its target is where that one is, and the address that
+//! it accesses follows from the registers before it.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -21,7 +22,8 @@ use crate::fixture::{build, parse};
 
 const AREA_AT: u64 = 0x1000_0000_0000;
 
-/// Registers of a step, as a signal handler gets them, and where those of the processor's numbers are among them.
+/// Registers of a step, as a signal handler gets them, and where those of the processor's numbers
+/// are among them.
 const N_REGISTERS: usize = 23;
 const RIP: usize = 16;
 const BY_NUMBER: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];

@@ -1,4 +1,5 @@
-//! Programs and libraries as they are installed: every copy must verify. A run tries a third of the kinds of copies of each (`sample`).
+//! Programs and libraries as they are installed: every copy must verify. A run tries a third of the
+//! kinds of copies of each (`sample`).
 
 use std::process::Command;
 

@@ -1,7 +1,8 @@
 //! Which of many similar cases are tried: every seventh, say, and others in the next run.
 //!
-//! All of them take minutes and say little more. `STROBE_TEST_SEED` chooses which (`cargo xtask test` says what it was); as many consecutive seeds as one
-//! case is tried of try them all. `STROBE_TEST_FULL=1` tries all at once.
+//! All of them take minutes and say little more. `STROBE_TEST_SEED` chooses which
+//! (`cargo xtask test` says what it was); as many consecutive seeds as one case is tried of try
+//! them all. `STROBE_TEST_FULL=1` tries all at once.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};

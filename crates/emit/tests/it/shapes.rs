@@ -115,8 +115,8 @@ fn a_function_with_very_many_blocks_looks_at_the_limit_everywhere() {
     assert!(statistics.leaving_for(EndReason::BufferFull) >= n_blocks as u64, "{statistics:?}");
 }
 
-/// An interpreter of which every handler jumps through the same table: more pairs of jumps and targets than rows have room for. Its paths are not counted, its
-/// contexts are.
+/// An interpreter of which every handler jumps through the same table: more pairs of jumps and
+/// targets than rows have room for. Its paths are not counted, its contexts are.
 #[test]
 fn a_function_with_too_many_rows_keeps_its_contexts() {
     const N_HANDLERS: usize = 256;

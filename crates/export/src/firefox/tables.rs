@@ -1,4 +1,5 @@
-//! The tables of a thread, as the format wants them: one array per column, rows by index, no row twice.
+//! The tables of a thread, as the format wants them: one array per column, rows by index, no row
+//! twice.
 
 use profile::model::{ModuleId, Profile};
 use rustc_hash::FxHashMap;

@@ -1,7 +1,8 @@
 //! Order of blocks by chains.
 //!
-//! Every block begins as a chain of its own. Edges are taken from hot to cold; an edge from the last block of a chain to the first of
-//! another joins the two, unless that other begins with the entry. The result runs along the hottest ways without jumps.
+//! Every block begins as a chain of its own. Edges are taken from hot to cold; an edge from the
+//! last block of a chain to the first of another joins the two, unless that other begins with the
+//! entry. The result runs along the hottest ways without jumps.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! BOLT takes both of its formats for a program whose counts are known.
 //!
-//! Runs with `STROBE_CONSUMERS=1`. BOLT chooses what it is by the name of its file, so that it is called where it is installed, not
-//! through the links in `/usr/bin`.
+//! Runs with `STROBE_CONSUMERS=1`. BOLT chooses what it is by the name of its file, so that it is
+//! called where it is installed, not through the links in `/usr/bin`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ fn pre_aggregated_does_the_same() {
 
 type Writer = fn(&Profile, &Options<'_>, &mut dyn std::io::Write) -> Result<(), Error>;
 
-/// Per iteration, the program takes the likely branch, or the jump behind the unlikely side, and the back edge; afterwards only the latter
-/// two and a rare way back are left.
+/// Per iteration, the program takes the likely branch, or the jump behind the unlikely side, and
+/// the back edge; afterwards only the latter two and a rare way back are left.
 #[track_caller]
 fn check(llvm: &str, data_option: &str, write: Writer, more: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");

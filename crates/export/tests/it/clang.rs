@@ -1,6 +1,7 @@
 //! clang takes counts by line and orders of blocks for a small program, and does what they ask for.
 //!
-//! Runs with `STROBE_CONSUMERS=1`. Blocks and their ids come from clang's own map of the program, lines from LLVM's symbolizer.
+//! Runs with `STROBE_CONSUMERS=1`. Blocks and their ids come from clang's own map of the program,
+//! lines from LLVM's symbolizer.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -209,7 +210,8 @@ fn compile() -> Command {
     clang
 }
 
-/// The weights at the only conditional branch of `choose`: it tests whether the remainder is unequal to 0 or equal, in this order of sides.
+/// The weights at the only conditional branch of `choose`: it tests whether the remainder is
+/// unequal to 0 or equal, in this order of sides.
 #[track_caller]
 fn weights(code: &str) -> (u64, u64) {
     let body = code.split("@choose(").nth(1).and_then(|rest| rest.split("\n}").next()).expect("the function");

@@ -1,4 +1,5 @@
-//! A profile by hand: two modules, a loop, recursion, inlined code, and names that formats must take care with.
+//! A profile by hand: two modules, a loop, recursion, inlined code, and names that formats must
+//! take care with.
 
 use std::collections::BTreeMap;
 

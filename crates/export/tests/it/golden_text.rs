@@ -1,4 +1,5 @@
-//! Comparison with the files in `tests/golden`. To accept a change, run the tests once with `STROBE_BLESS=1` and read the difference.
+//! Comparison with the files in `tests/golden`. To accept a change, run the tests once with
+//! `STROBE_BLESS=1` and read the difference.
 
 use std::path::Path;
 

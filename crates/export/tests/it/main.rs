@@ -1,6 +1,8 @@
-//! Exports of a small profile as exact text, of random profiles by their totals, and of all by the programs that read them.
+//! Exports of a small profile as exact text, of random profiles by their totals, and of all by the
+//! programs that read them.
 //!
-//! Readers that are large packages (Go, clang, BOLT) run only with `STROBE_CONSUMERS=1`; `packages-consumers.txt` names the packages.
+//! Readers that are large packages (Go, clang, BOLT) run only with `STROBE_CONSUMERS=1`;
+//! `packages-consumers.txt` names the packages.
 
 mod arbitrary;
 mod bolt;

@@ -1,22 +1,29 @@
-//! Chooses the edges at which paths end: those of the truncation, and more where there would be too many paths.
+//! Chooses the edges at which paths end: those of the truncation, and more where there would be too
+//! many paths.
 //!
-//! **Rule for too many paths.** Blocks are visited from the ends of paths backwards. A block with more than `T` paths
-//! from it is *relieved*, so that the blocks before it see few again, in one of two ways:
-//! * *from above*: all edges into the block are cut. It becomes a start block and counts as 1 to its predecessors.
-//! * *from below*: the coldest edges out of it are cut, just as many as bring its count down to `T`.
+//! **Rule for too many paths.** Blocks are visited from the ends of paths backwards. A block with
+//! more than `T` paths from it is *relieved*, so that the blocks before it see few again, in one of
+//! two ways:
+//! * *from above*: all edges into the block are cut. It becomes a start block and counts as 1 to
+//!   its predecessors.
+//! * *from below*: the coldest edges out of it are cut, just as many as bring its count down to
+//!   `T`.
 //!
-//! Relief from above buys `log2(T)` further doublings before the next relief, relief from below about one. So the
-//! latter is taken if its edges, times `log2(T)`, are colder than those of the former; an edge's cost is its weight
-//! plus one, or one if no weights are known, which makes the static number of cuts the measure.
+//! Relief from above buys `log2(T)` further doublings before the next relief, relief from below
+//! about one. So the latter is taken if its edges, times `log2(T)`, are colder than those of the
+//! former; an edge's cost is its weight plus one, or one if no weights are known, which makes the
+//! static number of cuts the measure.
 //!
-//! The first `T` is three quarters of the limit: not a power of two, because counts in rows of two-way branches are,
-//! and cutting the cold half of one must leave room for the path that ends there. How many start blocks will result is
-//! not known beforehand, so while the total exceeds the limit, the choice is repeated with a quarter of `T`: at most 33
-//! linear passes, and only for functions that need any. With `T = 1` every edge that is left leads to a block with one
-//! path, so the total is at most the number of edges, and the limit is never less than that. Counts saturate, so that
-//! 2^10000 paths cost no more than 2^33.
+//! The first `T` is three quarters of the limit: not a power of two, because counts in rows of
+//! two-way branches are, and cutting the cold half of one must leave room for the path that ends
+//! there. How many start blocks will result is not known beforehand, so while the total exceeds the
+//! limit, the choice is repeated with a quarter of `T`: at most 33 linear passes, and only for
+//! functions that need any. With `T = 1` every edge that is left leads to a block with one path, so
+//! the total is at most the number of edges, and the limit is never less than that. Counts
+//! saturate, so that 2^10000 paths cost no more than 2^33.
 //!
-//! Both ways only add cuts in front of the blocks visited, so reverse post-order stays a topological order.
+//! Both ways only add cuts in front of the blocks visited, so reverse post-order stays a
+//! topological order.
 
 use super::{EdgeOrder, PlanOptions, Truncation};
 use crate::graph::{BlockId, Digraph, EdgeId};
@@ -183,7 +190,8 @@ impl<'a> Relief<'a> {
         relieved.iter().for_each(|id| self.is_cut[id.index()] = true);
     }
 
-    /// The coldest edges out of `block` whose cut leaves at most `threshold` paths from it; `None` if no cut does.
+    /// The coldest edges out of `block` whose cut leaves at most `threshold` paths from it; `None`
+    /// if no cut does.
     fn coldest_to_cut(&self, block: BlockId) -> Option<Vec<EdgeId>> {
         let width = |id: EdgeId| width(self.graph, &self.is_cut, &self.paths_from, id);
         let mut coldest_first: Vec<EdgeId> = self.graph.out_edges(block).filter(|&id| width(id) > 1).collect();

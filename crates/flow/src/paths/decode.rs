@@ -1,10 +1,11 @@
 //! From path numbers to blocks and back.
 //!
-//! Decoding walks down the intervals: the start, and then at each block the edge, with the largest value not above what
-//! is left of the number. It takes time linear in the edges out of the path's blocks.
+//! Decoding walks down the intervals: the start, and then at each block the edge, with the largest
+//! value not above what is left of the number. It takes time linear in the edges out of the path's
+//! blocks.
 //!
-//! What comes after a block has numbers of its own, below `paths_from` of the block: the sums of the values from there on. A path of which only
-//! that part is known is decoded from them.
+//! What comes after a block has numbers of its own, below `paths_from` of the block: the sums of
+//! the values from there on. A path of which only that part is known is decoded from them.
 
 use super::{PathId, PathPlan};
 use crate::graph::{BlockId, EdgeId};
@@ -16,7 +17,8 @@ pub struct Path {
     pub start: BlockId,
     /// In order of execution.
     pub blocks: Vec<BlockId>,
-    /// An exit, or a cut edge, out of the last block. The target of a cut edge is the start of the next path.
+    /// An exit, or a cut edge, out of the last block. The target of a cut edge is the start of the
+    /// next path.
     pub end: EdgeId,
 }
 
@@ -27,13 +29,15 @@ impl PathPlan {
         Walk::new(self, id.0)?.finish()
     }
 
-    /// The rest of a path, from `block` on, whose values from there on sum up to `sum`; `None` if there is no such rest.
+    /// The rest of a path, from `block` on, whose values from there on sum up to `sum`; `None` if
+    /// there is no such rest.
     #[must_use]
     pub fn decode_from(&self, block: BlockId, sum: u64) -> Option<Path> {
         Walk::starting_at(self, block, sum)?.finish()
     }
 
-    /// The number of the path that executes `blocks` and then takes `end`; `None` if that is not a path of this plan.
+    /// The number of the path that executes `blocks` and then takes `end`; `None` if that is not a
+    /// path of this plan.
     #[must_use]
     pub fn encode(&self, blocks: &[BlockId], end: EdgeId) -> Option<PathId> {
         let (&first, &last) = (blocks.first()?, blocks.last()?);
@@ -48,14 +52,15 @@ impl PathPlan {
         Some(PathId(sum + self.value(end)))
     }
 
-    /// The blocks, `at` included, executed since the path started, given its sum on arrival at `at`; `None` if no path
-    /// has that sum there.
+    /// The blocks, `at` included, executed since the path started, given its sum on arrival at
+    /// `at`; `None` if no path has that sum there.
     #[must_use]
     pub fn decode_partial(&self, at: BlockId, sum: u64) -> Option<Vec<BlockId>> {
         Walk::new(self, sum)?.reach(at)
     }
 
-    /// As [`PathPlan::decode_partial`], for a path of which only what comes from `block` on is known.
+    /// As [`PathPlan::decode_partial`], for a path of which only what comes from `block` on is
+    /// known.
     #[must_use]
     pub fn decode_partial_from(&self, block: BlockId, at: BlockId, sum: u64) -> Option<Vec<BlockId>> {
         Walk::starting_at(self, block, sum)?.reach(at)

@@ -1,34 +1,38 @@
-//! Ball-Larus path numbering (Ball and Larus 1996; PEP, Bond and McKinley 2005, figures 2-4), for any control-flow
-//! graph.
+//! Ball-Larus path numbering (Ball and Larus 1996; PEP, Bond and McKinley 2005, figures 2-4), for
+//! any control-flow graph.
 //!
-//! **Problem.** Give every acyclic path of a function a number in `[0, N)`, so that one register and one addition on
-//! some edges yield the number of the path just taken; and get the path back from the number.
+//! **Problem.** Give every acyclic path of a function a number in `[0, N)`, so that one register
+//! and one addition on some edges yield the number of the path just taken; and get the path back
+//! from the number.
 //!
-//! **Method.** A set of *cut* edges is chosen whose removal leaves an acyclic graph. A path starts at a *start block*:
-//! an entry of the graph, or the target of a cut edge. It ends by an *end edge*: an exit or a cut edge; taking a cut
-//! edge ends one path and starts the next at the edge's target. In the acyclic graph with a virtual ENTRY before all
-//! start blocks and a virtual EXIT after all end edges, `paths_from(v)` is the sum, over the edges out of `v`, of 1 for
-//! an end edge and `paths_from(w)` for `v -> w`. An edge's *value* is the partial sum of the edges before it, in some
-//! order. Hence the invariant that everything rests on and that [`verify`] checks: the intervals `[value(e), value(e) +
-//! width(e))` of the edges out of `v` tile `[0, paths_from(v))`, and those of the starts tile `[0, N)`. By induction
-//! from EXIT, path sums are unique and dense, and walking down the intervals inverts them.
+//! **Method.** A set of *cut* edges is chosen whose removal leaves an acyclic graph. A path starts
+//! at a *start block*: an entry of the graph, or the target of a cut edge. It ends by an *end
+//! edge*: an exit or a cut edge; taking a cut edge ends one path and starts the next at the edge's
+//! target. In the acyclic graph with a virtual ENTRY before all start blocks and a virtual EXIT
+//! after all end edges, `paths_from(v)` is the sum, over the edges out of `v`, of 1 for an end edge
+//! and `paths_from(w)` for `v -> w`. An edge's *value* is the partial sum of the edges before it,
+//! in some order. Hence the invariant that everything rests on and that [`verify`] checks: the
+//! intervals `[value(e), value(e) + width(e))` of the edges out of `v` tile `[0, paths_from(v))`,
+//! and those of the starts tile `[0, N)`. By induction from EXIT, path sums are unique and dense,
+//! and walking down the intervals inverts them.
 //!
-//! **Where paths are cut** ([`Truncation`]). Either at the retreating edges; or at every edge into a target of a
-//! retreating edge, so that paths end at loop headers (PEP figure 3). Both make reverse post-order a topological order,
-//! irreducible loops included. A start block gets one virtual edge from ENTRY, however many cut edges lead to it: two
-//! paths with the same blocks and the same end edge are one path, whatever was before.
+//! **Where paths are cut** ([`Truncation`]). Either at the retreating edges; or at every edge into
+//! a target of a retreating edge, so that paths end at loop headers (PEP figure 3). Both make
+//! reverse post-order a topological order, irreducible loops included. A start block gets one
+//! virtual edge from ENTRY, however many cut edges lead to it: two paths with the same blocks and
+//! the same end edge are one path, whatever was before.
 //!
-//! **Order of the edges** ([`EdgeOrder`]). Classic: by id. Smart: hottest first, so that it has value 0 and needs no
-//! addition.
+//! **Order of the edges** ([`EdgeOrder`]). Classic: by id. Smart: hottest first, so that it has
+//! value 0 and needs no addition.
 //!
-//! **Too many paths.** `N` grows exponentially with the code. If it exceeds `max_paths`, further edges are cut until it
-//! does not, by the rule in the header of `cuts.rs`; no function is refused, and what was cut is listed
-//! ([`PathPlan::extra_cuts`]). One path per edge is always enough, so a limit below the number of edges is raised to
-//! that number.
+//! **Too many paths.** `N` grows exponentially with the code. If it exceeds `max_paths`, further
+//! edges are cut until it does not, by the rule in the header of `cuts.rs`; no function is refused,
+//! and what was cut is listed ([`PathPlan::extra_cuts`]). One path per edge is always enough, so a
+//! limit below the number of edges is raised to that number.
 //!
-//! **Partial paths** (PEP 3.2). The sum on arrival at a block, before an edge out of it is chosen, is the number of the
-//! full path that continues along the zero-valued edges. So decoding that number and stopping at the block gives the
-//! prefix.
+//! **Partial paths** (PEP 3.2). The sum on arrival at a block, before an edge out of it is chosen,
+//! is the number of the full path that continues along the zero-valued edges. So decoding that
+//! number and stopping at the block gives the prefix.
 //!
 //! Where the additions go is a separate question: see [`placement`].
 
@@ -49,15 +53,15 @@ use crate::order::Order;
 /// Limit on the number of paths of one function that leaves room for 32-bit path ids.
 pub const DEFAULT_MAX_PATHS: u64 = 1 << 32;
 
-/// The same if paths that start in the middle, at so many further blocks, have numbers of their own: from no block are there more paths than
-/// in all.
+/// The same if paths that start in the middle, at so many further blocks, have numbers of their
+/// own: from no block are there more paths than in all.
 #[must_use]
 pub const fn max_paths_with_restarts(n_restarts: usize) -> u64 {
     DEFAULT_MAX_PATHS / (1 + n_restarts as u64)
 }
 
-/// A numbering of all paths of one function. It contains its graph, so that recorded numbers can be decoded long after
-/// analysis.
+/// A numbering of all paths of one function. It contains its graph, so that recorded numbers can be
+/// decoded long after analysis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathPlan {
     graph: Digraph,
@@ -105,7 +109,8 @@ pub enum EdgeOrder<'w> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u64);
 
-/// A block where paths start, and the value of the virtual edge to it: the least number of a path that starts there.
+/// A block where paths start, and the value of the virtual edge to it: the least number of a path
+/// that starts there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Where the path starts.

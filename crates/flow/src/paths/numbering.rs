@@ -1,7 +1,8 @@
 //! Assigns the values once the cut edges are fixed: PEP figure 2 (classic) and figure 4 (smart).
 //!
-//! The cuts keep the total within the limit, and every block is on a path from some start, so that no count here can
-//! overflow. A block that no entry reaches would be on no path; its counts saturate and mean nothing.
+//! The cuts keep the total within the limit, and every block is on a path from some start, so that
+//! no count here can overflow. A block that no entry reaches would be on no path; its counts
+//! saturate and mean nothing.
 
 use super::cuts::{self, Cuts};
 use super::{EdgeOrder, PathPlan, Start};
@@ -54,8 +55,8 @@ fn edge_values(graph: &Digraph, is_cut: &[bool], paths_from: &[u64], edge_order:
     values
 }
 
-/// How often a path starts at `block`: as often as a cut edge leads there, plus, at an entry, what leaves the block in
-/// excess of what comes in by edges.
+/// How often a path starts at `block`: as often as a cut edge leads there, plus, at an entry, what
+/// leaves the block in excess of what comes in by edges.
 pub(super) fn start_weight(graph: &Digraph, is_cut: &[bool], weights: &[u64], block: BlockId) -> u128 {
     let weight = |id: EdgeId| u128::from(weights[id.index()]);
     let into = graph.in_edges(block).iter().copied();

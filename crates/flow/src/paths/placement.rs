@@ -1,29 +1,30 @@
 //! Where the additions to the path register go.
 //!
-//! **Cost model.** A start writes a constant to the register whatever the constant is, and an end uses the register as
-//! an index, to which a constant offset is free. Only an addition on an inner edge costs an instruction. So the
-//! question is which inner edges carry additions.
+//! **Cost model.** A start writes a constant to the register whatever the constant is, and an end
+//! uses the register as an index, to which a constant offset is free. Only an addition on an inner
+//! edge costs an instruction. So the question is which inner edges carry additions.
 //!
 //! **Direct.** Every inner edge with a non-zero value adds it.
 //!
-//! **Spanning tree** (event counting, Ball and Larus 1996; Ball 1994). Every block `b` has a *potential* `phi(b)`, and
-//! the register holds not the path sum but
+//! **Spanning tree** (event counting, Ball and Larus 1996; Ball 1994). Every block `b` has a
+//! *potential* `phi(b)`, and the register holds not the path sum but
 //!
 //! ```text
 //! register on arrival at b = sum - phi(b)
 //! ```
 //!
-//! so the inner edge `u -> v` must add `value + phi(u) - phi(v)`, a start at `b` must write `value - phi(b)`, and the
-//! end edge `e` out of `u` makes the path id `register + phi(u) + value(e)`. Any potentials are right. They are chosen
-//! such that the edges of a maximum-weight spanning tree add nothing; the tree spans the blocks and one outside node,
-//! which is ENTRY and EXIT joined by the usual edge EXIT -> ENTRY. Because constants at starts and ends are free, all
-//! inner edges come before all virtual ones when the tree is built, hottest first within each class. A sampled register
-//! is decoded with the block's potential ([`Placement::prefix_sum`]), without which a partial sum could not be
-//! understood.
+//! so the inner edge `u -> v` must add `value + phi(u) - phi(v)`, a start at `b` must write
+//! `value - phi(b)`, and the end edge `e` out of `u` makes the path id
+//! `register + phi(u) + value(e)`. Any potentials are right. They are chosen such that the edges of
+//! a maximum-weight spanning tree add nothing; the tree spans the blocks and one outside node,
+//! which is ENTRY and EXIT joined by the usual edge EXIT -> ENTRY. Because constants at starts and
+//! ends are free, all inner edges come before all virtual ones when the tree is built, hottest
+//! first within each class. A sampled register is decoded with the block's potential
+//! ([`Placement::prefix_sum`]), without which a partial sum could not be understood.
 //!
-//! **Never worse than direct.** A block has at most one edge out with value 0, so the inner edges that are free under
-//! the direct placement contain no undirected cycle: they are a forest, and no forest of inner edges weighs more than
-//! the one in the tree.
+//! **Never worse than direct.** A block has at most one edge out with value 0, so the inner edges
+//! that are free under the direct placement contain no undirected cycle: they are a forest, and no
+//! forest of inner edges weighs more than the one in the tree.
 //!
 //! Arithmetic is modulo 2^64, as in the register; ids are exact because they are below 2^64.
 
@@ -48,7 +49,8 @@ pub enum EdgeAction {
     Pass,
     /// `register += amount`; the amount is not zero.
     Add(i64),
-    /// The path `register + id_offset` ends; then, unless the edge leaves the function, `register = restart`.
+    /// The path `register + id_offset` ends; then, unless the edge leaves the function,
+    /// `register = restart`.
     End {
         /// Added to the register to make the path id.
         id_offset: i64,
@@ -64,7 +66,8 @@ impl Placement {
         Placement::with_potentials(plan, vec![0; plan.graph().n_blocks()])
     }
 
-    /// Additions on the complement of a maximum-weight spanning tree; `weights` has one entry per edge of the graph.
+    /// Additions on the complement of a maximum-weight spanning tree; `weights` has one entry per
+    /// edge of the graph.
     ///
     /// # Panics
     /// If there is not one weight per edge.
@@ -86,7 +89,8 @@ impl Placement {
         &self.actions
     }
 
-    /// First register value of a path, for each of [`PathPlan::starts`]: to be set where control enters the function.
+    /// First register value of a path, for each of [`PathPlan::starts`]: to be set where control
+    /// enters the function.
     #[must_use]
     pub fn start_registers(&self) -> &[i64] {
         &self.start_registers
@@ -98,7 +102,8 @@ impl Placement {
         self.potentials[block.index()]
     }
 
-    /// The path sum when the register is seen on arrival at `block`: what [`PathPlan::decode_partial`] needs.
+    /// The path sum when the register is seen on arrival at `block`: what
+    /// [`PathPlan::decode_partial`] needs.
     #[must_use]
     pub fn prefix_sum(&self, block: BlockId, register: i64) -> u64 {
         register.wrapping_add(self.potential(block)) as u64
@@ -137,7 +142,8 @@ impl Placement {
     }
 }
 
-/// Potentials under which the edges of a maximum-weight spanning tree add nothing (Kruskal's algorithm).
+/// Potentials under which the edges of a maximum-weight spanning tree add nothing (Kruskal's
+/// algorithm).
 fn tree_potentials(plan: &PathPlan, weights: &[u64]) -> Vec<i64> {
     let graph = plan.graph();
     let outside = graph.n_blocks();
@@ -172,8 +178,8 @@ fn tree_potentials(plan: &PathPlan, weights: &[u64]) -> Vec<i64> {
     potentials.relative_to(outside)
 }
 
-/// Union-find in which every node knows its potential relative to its representative. Union by size keeps the chains
-/// short.
+/// Union-find in which every node knows its potential relative to its representative. Union by size
+/// keeps the chains short.
 struct Potentials {
     parent: Vec<u32>,
     above_parent: Vec<i64>,

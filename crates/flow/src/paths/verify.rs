@@ -1,8 +1,9 @@
 //! Checks a numbering and a placement against what they promise, without using how they were made.
 //!
-//! [`verify_plan`] and [`verify_placement`] are linear and complete: the tiling of intervals and the potential
-//! equations together imply, by the induction in the module header of [`super`], that instrumented execution yields
-//! unique, dense, decodable numbers. [`verify_every_path`] shows the same by enumeration, for functions with few paths.
+//! [`verify_plan`] and [`verify_placement`] are linear and complete: the tiling of intervals and
+//! the potential equations together imply, by the induction in the module header of [`super`], that
+//! instrumented execution yields unique, dense, decodable numbers. [`verify_every_path`] shows the
+//! same by enumeration, for functions with few paths.
 
 use super::{EdgeAction, PathId, PathPlan, Placement};
 use crate::graph::{BlockId, EdgeId};
@@ -51,7 +52,8 @@ pub fn verify_plan(plan: &PathPlan) -> Result<(), PlanFault> {
     if tile(&mut intervals, plan.n_paths()) { Ok(()) } else { Err(PlanFault::StartsDoNotTile) }
 }
 
-/// Verifies that register and path sum differ by the block's potential wherever instrumented execution can get.
+/// Verifies that register and path sum differ by the block's potential wherever instrumented
+/// execution can get.
 ///
 /// # Errors
 /// The first fault found.
@@ -135,7 +137,8 @@ fn verify_starts(plan: &PathPlan) -> Result<(), PlanFault> {
     Ok(())
 }
 
-/// Whether the intervals, given as start and width, are not empty, do not overlap and leave no gap in `[0, end)`.
+/// Whether the intervals, given as start and width, are not empty, do not overlap and leave no gap
+/// in `[0, end)`.
 fn tile(intervals: &mut [(u64, u64)], end: u64) -> bool {
     intervals.sort_unstable();
     let mut next = 0u64;

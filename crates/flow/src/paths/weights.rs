@@ -11,8 +11,9 @@ const UNIT: u64 = 1 << 16;
 
 /// One weight per edge: a loop makes 8 iterations, and the edges out of a block are equally likely.
 ///
-/// An edge runs as often as the smallest loop that contains both its ends; if it leaves the function, as code outside
-/// loops. The result is an estimate to compare edges by, not a flow: weights in and out of a block need not balance.
+/// An edge runs as often as the smallest loop that contains both its ends; if it leaves the
+/// function, as code outside loops. The result is an estimate to compare edges by, not a flow:
+/// weights in and out of a block need not balance.
 #[must_use]
 pub fn estimate_weights(graph: &Digraph, loops: &Loops) -> Vec<u64> {
     let weight = |id: EdgeId| {
@@ -23,8 +24,8 @@ pub fn estimate_weights(graph: &Digraph, loops: &Loops) -> Vec<u64> {
     graph.edge_ids().map(weight).collect()
 }
 
-/// Number of loops that contain both ends of the edge. An edge into an irreducible loop from the side counts as outside
-/// loops, which bounds the work.
+/// Number of loops that contain both ends of the edge. An edge into an irreducible loop from the
+/// side counts as outside loops, which bounds the work.
 fn common_depth(graph: &Digraph, loops: &Loops, id: EdgeId) -> u32 {
     let edge = graph.edge(id);
     let Some(to) = edge.to else { return 0 };

@@ -1,10 +1,11 @@
 //! Symbolic execution of instructions, as far as addresses are made of them.
 //!
-//! Everything else is covered by one rule: a register that an instruction writes in a way not modelled here becomes an
-//! [`Value::Opaque`] named after the instruction. Memory is two-fold. Slots of the stack frame are tracked one by one, because
-//! compilers spill table addresses and indices there, and nothing else is assumed to point at a spill slot. Only what may be such an
-//! address or index is kept. All other memory has one version, which any other store and any call replaces; two loads are the same value
-//! if address and version are.
+//! Everything else is covered by one rule: a register that an instruction writes in a way not
+//! modelled here becomes an [`Value::Opaque`] named after the instruction. Memory is two-fold.
+//! Slots of the stack frame are tracked one by one, because compilers spill table addresses and
+//! indices there, and nothing else is assumed to point at a spill slot. Only what may be such an
+//! address or index is kept. All other memory has one version, which any other store and any call
+//! replaces; two loads are the same value if address and version are.
 
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use image::{Image, Svma};
@@ -26,7 +27,8 @@ pub struct Interpreter<'a, 'data> {
     pub image: &'a Image<'data>,
     /// The expressions that states consist of.
     pub values: Values,
-    /// Which registers a callee changes, where more is to be known than the calling convention says.
+    /// Which registers a callee changes, where more is to be known than the calling convention
+    /// says.
     clobbered_by: Option<&'a dyn Fn(Svma) -> u16>,
     info: InstructionInfoFactory,
 }
@@ -38,8 +40,9 @@ impl std::fmt::Debug for Interpreter<'_, '_> {
 }
 
 impl<'a, 'data> Interpreter<'a, 'data> {
-    /// Returns an interpreter of the code of an image. `clobbered_by` tells which registers the callee at an address changes, as bits by
-    /// hardware number; without it, those that the calling convention allows.
+    /// Returns an interpreter of the code of an image. `clobbered_by` tells which registers the
+    /// callee at an address changes, as bits by hardware number; without it, those that the calling
+    /// convention allows.
     #[must_use]
     pub fn new(image: &'a Image<'data>, clobbered_by: Option<&'a dyn Fn(Svma) -> u16>) -> Interpreter<'a, 'data> {
         Interpreter { image, values: Values::default(), clobbered_by, info: InstructionInfoFactory::new() }
@@ -223,8 +226,8 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         }
     }
 
-    /// Whether a value may be the address of a table, an index into one, or an entry. The other contents of a frame are not
-    /// worth carrying through the function.
+    /// Whether a value may be the address of a table, an index into one, or an entry. The other
+    /// contents of a frame are not worth carrying through the function.
     fn may_select(&self, state: &State, value: ValueId) -> bool {
         let has_module_address = |value| self.is_module_address(self.values.split_constant(value).1);
         self.values.fits_in_32_bits(value)
@@ -236,7 +239,8 @@ impl<'a, 'data> Interpreter<'a, 'data> {
             }
     }
 
-    /// Whether a number is an address in the file. The first page holds headers; numbers that small are field offsets.
+    /// Whether a number is an address in the file. The first page holds headers; numbers that small
+    /// are field offsets.
     #[must_use]
     pub fn is_module_address(&self, number: u64) -> bool {
         number >= 4096 && self.image.read(Svma(number), 1).is_some()
@@ -257,7 +261,8 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         state.compared = None;
     }
 
-    /// Immediates are sign-extended so that adding `0xffff_ffff` to a 32-bit register reads as subtracting one.
+    /// Immediates are sign-extended so that adding `0xffff_ffff` to a 32-bit register reads as
+    /// subtracting one.
     fn sign_extended_immediate(&mut self, insn: &Instruction, value: ValueId, bits: u8) -> ValueId {
         match self.values.as_constant(value) {
             Some(constant) if is_immediate(insn.op1_kind()) && insn.mnemonic() != Mnemonic::And => {
@@ -342,7 +347,8 @@ impl<'a, 'data> Interpreter<'a, 'data> {
         }
     }
 
-    /// What an instruction leaves in a register, or in memory. A bound on what it left there before does not hold any more.
+    /// What an instruction leaves in a register, or in memory. A bound on what it left there before
+    /// does not hold any more.
     fn opaque(&mut self, state: &mut State, ip: u64, register: u8) -> ValueId {
         let value = Value::Opaque { ip, register };
         if self.values.contains(value) {
@@ -402,7 +408,8 @@ fn negated(condition: ConditionCode) -> ConditionCode {
     }
 }
 
-/// Hardware number of a general register; `None` for others, and for `ah` to `bh`, which are not low bits.
+/// Hardware number of a general register; `None` for others, and for `ah` to `bh`, which are not
+/// low bits.
 fn register_number(register: Register) -> Option<u8> {
     let is_high_byte = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
     (register.is_gpr() && !is_high_byte).then(|| register.full_register().number() as u8)

@@ -6,14 +6,17 @@
 //! Interpreter  from the state before an instruction to the state behind it
 //! ```
 //!
-//! **Equal ids are equal values.** An expression is stored once, so that whatever is learned about a value holds in every place that has
-//! it. What is not modelled is a value of its own, named after the instruction that made it: the interpreter never guesses.
+//! **Equal ids are equal values.** An expression is stored once, so that whatever is learned about
+//! a value holds in every place that has it. What is not modelled is a value of its own, named
+//! after the instruction that made it: the interpreter never guesses.
 //!
-//! **What it takes for granted.** Slots of the stack frame change only through addresses made from the stack pointer. A callee keeps to
-//! the calling convention, unless the caller of [`Interpreter::new`] knows more about it.
+//! **What it takes for granted.** Slots of the stack frame change only through addresses made from
+//! the stack pointer. A callee keeps to the calling convention, unless the caller of
+//! [`Interpreter::new`] knows more about it.
 //!
-//! It models what compilers write around tables of jump targets, which is what [`crate::indirect`] needs. Whoever follows a *thread*, with
-//! known registers and a stack that can be read, needs other rules: [`crate::returning`] has them.
+//! It models what compilers write around tables of jump targets, which is what [`crate::indirect`]
+//! needs. Whoever follows a *thread*, with known registers and a stack that can be read, needs
+//! other rules: [`crate::returning`] has them.
 //!
 //! ```
 //! use flow::semantics::{Interpreter, State, Value};

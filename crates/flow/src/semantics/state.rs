@@ -1,10 +1,12 @@
 //! The machine state that the interpreter carries through a function, and how two states join.
 //!
-//! Joining two different values of one place gives [`Value::Merge`], named after the joining block and the place. Places whose
-//! values have been the same on every way so far share one name (compilers keep a state number in one register and its
-//! extension in another). The analysis ends because a place of a block only ever moves from a value to a shared name to a name
-//! of its own: [`Merged`] remembers how far it has come. Bounds on values are kept while every way into the block implies one;
-//! their join is the hull, whose ends come from the finitely many constants in comparisons.
+//! Joining two different values of one place gives [`Value::Merge`], named after the joining block
+//! and the place. Places whose values have been the same on every way so far share one name
+//! (compilers keep a state number in one register and its extension in another). The analysis ends
+//! because a place of a block only ever moves from a value to a shared name to a name of its own:
+//! [`Merged`] remembers how far it has come. Bounds on values are kept while every way into the
+//! block implies one; their join is the hull, whose ends come from the finitely many constants in
+//! comparisons.
 
 use rustc_hash::FxHashMap;
 

@@ -1,10 +1,11 @@
 //! Symbolic values: hash-consed expressions over 64-bit integers.
 //!
-//! Two values with the same [`ValueId`] are equal at run time. That lets a bound that a comparison puts on one register apply to every
-//! register and spill slot that holds the same value.
+//! Two values with the same [`ValueId`] are equal at run time. That lets a bound that a comparison
+//! puts on one register apply to every register and spill slot that holds the same value.
 //!
-//! An expression of more than [`MAX_SIZE`] nodes, counted as a tree, stands for itself as a leaf ([`Value::Large`]). No table
-//! address needs that many, and it bounds every recursion over expressions, whatever code the input contains.
+//! An expression of more than [`MAX_SIZE`] nodes, counted as a tree, stands for itself as a leaf
+//! ([`Value::Large`]). No table address needs that many, and it bounds every recursion over
+//! expressions, whatever code the input contains.
 
 use rustc_hash::FxHashMap;
 

@@ -1,23 +1,29 @@
 //! Where indirect jumps go: jump tables, computed gotos and tail calls through pointers.
 //!
-//! **Problem.** A stripped binary does not say which `jmp *%rax` is a `switch`, where its table lies, or how long it is.
-//! Matching instruction patterns breaks with every compiler, with spilled indices and with table addresses that were hoisted
-//! out of a loop.
+//! **Problem.** A stripped binary does not say which `jmp *%rax` is a `switch`, where its table
+//! lies, or how long it is. Matching instruction patterns breaks with every compiler, with spilled
+//! indices and with table addresses that were hoisted out of a loop.
 //!
-//! **Method.** Interpret the function symbolically ([`crate::semantics`]) to a fixed point over its graph, so that at each indirect
-//! jump the target is an expression such as `T + sext32(load4(T + 4 * x))`, and comparisons on the way have left bounds on
-//! values such as `x <= 25`. Then do not match the expression: find the one sub-expression on which everything else depends
-//! and whose values are bounded (the *index*), and evaluate the target for each of its values, reading the tables from the
-//! file. Relative and absolute tables, byte tables in front of them, shifts, masks and any arithmetic in between are one case.
+//! **Method.** Interpret the function symbolically ([`crate::semantics`]) to a fixed point over its
+//! graph, so that at each indirect jump the target is an expression such as
+//! `T + sext32(load4(T + 4 * x))`, and comparisons on the way have left bounds on values such as
+//! `x <= 25`. Then do not match the expression: find the one sub-expression on which everything
+//! else depends and whose values are bounded (the *index*), and evaluate the target for each of its
+//! values, reading the tables from the file. Relative and absolute tables, byte tables in front of
+//! them, shifts, masks and any arithmetic in between are one case.
 //!
-//! Where different values flow together before the jump, the resolution splits into the ways they came from.
+//! Where different values flow together before the jump, the resolution splits into the ways they
+//! came from.
 //!
-//! **Bounds.** In order of trust: a comparison; a mask or the width of a narrow value; none. Without a comparison the table is
-//! read until an entry does not lead into the function or another table begins, which is how computed gotos are found.
+//! **Bounds.** In order of trust: a comparison; a mask or the width of a narrow value; none.
+//! Without a comparison the table is read until an entry does not lead into the function or another
+//! table begins, which is how computed gotos are found.
 //!
-//! **Tail calls.** A jump that is no table, made at the stack height of the function's entry, through a pointer that is
-//! not derived from a table in constant memory, is a tail call. Nothing is known of a pointer that depends on a register which a call before it may
-//! have changed: such code knows the callee, and what the register holds may be the address of a table. Everything else stays unresolved, with a reason.
+//! **Tail calls.** A jump that is no table, made at the stack height of the function's entry,
+//! through a pointer that is not derived from a table in constant memory, is a tail call. Nothing
+//! is known of a pointer that depends on a register which a call before it may have changed: such
+//! code knows the callee, and what the register holds may be the address of a table. Everything
+//! else stays unresolved, with a reason.
 
 mod resolve;
 
@@ -36,10 +42,11 @@ pub(crate) use resolve::Surface;
 
 /// The symbolic state at the end of every block of one function.
 ///
-/// The state at the start of a block is not stored: it is the join of what its predecessors hand over *now*. Accumulating it
-/// instead would mix what a block received before a loop was known with what it receives after, and lose both. Only for
-/// *crowded* blocks, with more predecessors than that is worth, it is accumulated: in an interpreter every one of some
-/// hundred instructions jumps to every other.
+/// The state at the start of a block is not stored: it is the join of what its predecessors hand
+/// over *now*. Accumulating it instead would mix what a block received before a loop was known with
+/// what it receives after, and lose both. Only for *crowded* blocks, with more predecessors than
+/// that is worth, it is accumulated: in an interpreter every one of some hundred instructions jumps
+/// to every other.
 pub(crate) struct Interpretation<'a, 'data> {
     interpreter: Interpreter<'a, 'data>,
     listing: &'a Listing<'data>,
@@ -63,8 +70,8 @@ const CROWDED: usize = 24;
 const MAX_CHANGES: u32 = 64;
 
 impl<'a, 'data> Interpretation<'a, 'data> {
-    /// Interprets the function. `unwinds` lists calls and the landing pads that exceptions thrown in them reach;
-    /// `clobbered_by` tells which registers a callee changes.
+    /// Interprets the function. `unwinds` lists calls and the landing pads that exceptions thrown
+    /// in them reach; `clobbered_by` tells which registers a callee changes.
     pub fn new(
         image: &'a Image<'data>,
         listing: &'a Listing<'data>,

@@ -17,7 +17,8 @@ pub(crate) trait Surface {
     fn may_contain(&self, target: Svma) -> bool;
     /// Whether there is code at `target`.
     fn is_code(&self, target: Svma) -> bool;
-    /// Whether the stack is as on entry just before the instruction at `at`, if unwind information tells.
+    /// Whether the stack is as on entry just before the instruction at `at`, if unwind information
+    /// tells.
     fn at_entry_height(&self, at: Svma) -> Option<bool>;
     /// Whether `target` is where a part of the function ends.
     fn is_end(&self, target: Svma) -> bool;
@@ -91,7 +92,8 @@ impl Interpretation<'_, '_> {
         }
     }
 
-    /// Classifies a target, if necessary by going back to where the values it depends on flowed together.
+    /// Classifies a target, if necessary by going back to where the values it depends on flowed
+    /// together.
     fn origin(&mut self, target: ValueId, state: &State, surface: &dyn Surface, search: &mut Search) -> Origin {
         let index = self.index_of(target, state);
         if let Some(index) = index.filter(|index| index.bound == Bound::Compared) {
@@ -121,8 +123,9 @@ impl Interpretation<'_, '_> {
         }
     }
 
-    /// Whether a value depends on what a call has left in a register in which the calling convention returns nothing: the callee is known to keep
-    /// it (`-fipa-ra`), and what is in it can be anything, the address of a table included.
+    /// Whether a value depends on what a call has left in a register in which the calling
+    /// convention returns nothing: the callee is known to keep it (`-fipa-ra`), and what is in it
+    /// can be anything, the address of a table included.
     fn relies_on_callee(&self, value: ValueId) -> bool {
         let values = &self.interpreter.values;
         if let Value::Opaque { ip, register } = values.get(value) {
@@ -133,8 +136,8 @@ impl Interpretation<'_, '_> {
         values.operands(value).any(|operand| self.relies_on_callee(operand))
     }
 
-    /// Classifies a target separately for each way into the last block where values that it depends on flow together.
-    /// `None` if there is no such block.
+    /// Classifies a target separately for each way into the last block where values that it depends
+    /// on flow together. `None` if there is no such block.
     fn split(&mut self, target: ValueId, surface: &dyn Surface, search: &mut Search) -> Option<Origin> {
         let block = self.last_merge(target)?;
         if search.trail.len() >= MAX_DEPTH {
@@ -179,7 +182,8 @@ impl Interpretation<'_, '_> {
         }
     }
 
-    /// The last block, in the order of the function's flow, where values that `value` depends on flow together.
+    /// The last block, in the order of the function's flow, where values that `value` depends on
+    /// flow together.
     fn last_merge(&self, value: ValueId) -> Option<BlockId> {
         let below = self.interpreter.values.operands(value).filter_map(|operand| self.last_merge(operand));
         let own = match self.interpreter.values.get(value) {
@@ -189,7 +193,8 @@ impl Interpretation<'_, '_> {
         own.into_iter().chain(below).max_by_key(|&block| self.order.reverse_post_position(block))
     }
 
-    /// The expression as it reads on one way into `block`; `None` if that way does not define a place that it depends on.
+    /// The expression as it reads on one way into `block`; `None` if that way does not define a
+    /// place that it depends on.
     fn substitute(&mut self, value: ValueId, block: BlockId, state: &State) -> Option<ValueId> {
         let node = self.interpreter.values.get(value);
         let mut operand = |value| self.substitute(value, block, state);
@@ -216,7 +221,8 @@ impl Interpretation<'_, '_> {
         })
     }
 
-    /// A target that is no look-up: a label, an entry of a table that the compiler selected itself, a function, or arithmetic.
+    /// A target that is no look-up: a label, an entry of a table that the compiler selected itself,
+    /// a function, or arithmetic.
     fn origin_without_index(&self, target: ValueId, surface: &dyn Surface) -> Origin {
         let mut reads = Vec::new();
         match self.evaluate(target, None, &mut reads).map(Svma) {
@@ -232,8 +238,8 @@ impl Interpretation<'_, '_> {
         }
     }
 
-    /// Whether an expression contains an address of the module, or what may be an entry of a table of offsets. Without either it
-    /// does not depend on a table of the module.
+    /// Whether an expression contains an address of the module, or what may be an entry of a table
+    /// of offsets. Without either it does not depend on a table of the module.
     fn may_be_look_up(&self, value: ValueId) -> bool {
         match self.interpreter.values.get(value) {
             Value::Const(address) => self.interpreter.is_module_address(address),
@@ -242,7 +248,8 @@ impl Interpretation<'_, '_> {
         }
     }
 
-    /// Finds the index of a table look-up: going down from the target while exactly one operand is not constant.
+    /// Finds the index of a table look-up: going down from the target while exactly one operand is
+    /// not constant.
     fn index_of(&mut self, target: ValueId, state: &State) -> Option<Index> {
         let mut best: Option<Index> = None;
         let mut n_loads = 0;
@@ -262,7 +269,8 @@ impl Interpretation<'_, '_> {
             is_below_scanning |= scanning.is_some_and(|scanning| scanning.value == value);
         }
         match (best, scanning) {
-            // A narrow value that is biased before it selects: the table starts where the biased value is zero.
+            // A narrow value that is biased before it selects: the table starts where the biased
+            // value is zero.
             (Some(Index { bound: Bound::Width, .. }), Some(scanning)) if is_best_below_scanning => {
                 Some(Index { bound: Bound::Width, ..scanning })
             }
@@ -286,8 +294,8 @@ impl Interpretation<'_, '_> {
         scaled.map(|value| Index { value, interval, bound: Bound::Scanned })
     }
 
-    /// A comparison of the lower half of an index limits the table, even where it does not show that the upper half is zero: what was
-    /// compared is what selects.
+    /// A comparison of the lower half of an index limits the table, even where it does not show
+    /// that the upper half is zero: what was compared is what selects.
     fn limited_by_low_half(&mut self, index: Index, state: &State) -> Index {
         let highest = self.highest_low_half(index.value, state).or_else(|| {
             let Value::Merge(block, place) = self.interpreter.values.get(index.value) else { return None };
@@ -378,7 +386,8 @@ impl Interpretation<'_, '_> {
 
     /// Reads the table: the target for each value of the index.
     ///
-    /// A table of labels leads into the function, every entry of it; a table of functions leads elsewhere and may have holes.
+    /// A table of labels leads into the function, every entry of it; a table of functions leads
+    /// elsewhere and may have holes.
     fn enumerate(&mut self, target: ValueId, index: Index, surface: &dyn Surface) -> Origin {
         let is_exact = index.bound == Bound::Compared;
         let mut entries = Entries { bound: Some(index.bound), ..Entries::default() };
@@ -392,7 +401,8 @@ impl Interpretation<'_, '_> {
             }
             match address {
                 Some(address) if surface.may_contain(address) => n_inside += 1,
-                // Where clang knows that a value does not occur, the entry leads past the last instruction.
+                // Where clang knows that a value does not occur, the entry leads past the last
+                // instruction.
                 Some(address) if surface.is_end(address) => {
                     entries.n_entries += 1;
                     continue;

@@ -1,5 +1,6 @@
-//! Control-flow graphs for property tests: arbitrary ones (irreducible, several entries, several exits) and those of
-//! structured programs (reducible). All of them satisfy the invariants of `Digraph`.
+//! Control-flow graphs for property tests: arbitrary ones (irreducible, several entries, several
+//! exits) and those of structured programs (reducible). All of them satisfy the invariants of
+//! `Digraph`.
 
 // Each test file uses its own part of this module.
 #![allow(dead_code)]
@@ -41,7 +42,8 @@ pub fn weights_for(graph: &Digraph) -> impl Strategy<Value = Vec<u64>> + use<> {
     prop::collection::vec(weight, graph.n_edges())
 }
 
-/// Builds a graph from edges given as pairs; `None` leaves the function. Edges of one block keep their order.
+/// Builds a graph from edges given as pairs; `None` leaves the function. Edges of one block keep
+/// their order.
 pub fn graph(n_blocks: usize, edges: &[(u32, Option<u32>)], entries: &[u32]) -> Digraph {
     let mut edges: Vec<Edge> =
         edges.iter().map(|&(from, to)| Edge { from: BlockId(from), to: to.map(BlockId) }).collect();
@@ -51,7 +53,8 @@ pub fn graph(n_blocks: usize, edges: &[(u32, Option<u32>)], entries: &[u32]) -> 
     graph
 }
 
-/// Makes every block reachable: what is not gets an edge from a block before it, or becomes an entry.
+/// Makes every block reachable: what is not gets an edge from a block before it, or becomes an
+/// entry.
 fn connected(mut pairs: Vec<(u32, u32)>, exits: &[u8], connections: &[(f64, u8)]) -> Digraph {
     let n_blocks = exits.len();
     let mut entries = vec![0];

@@ -71,7 +71,8 @@ fn an_alternate_link_is_read() {
     assert_eq!((path.as_str(), build_id.to_string().as_str()), ("/usr/lib/debug/.dwz/shared.debug", "12345678"));
 }
 
-/// A stripped program with the symbols of its functions in `.gnu_debugdata`, as distributions make it.
+/// A stripped program with the symbols of its functions in `.gnu_debugdata`, as distributions make
+/// it.
 fn with_debug_data(contents: impl FnOnce(&Fixture) -> Vec<u8>) -> Fixture {
     let full = compile("program.c", &["-O1"]);
     let section = full.beside("debugdata");

@@ -1,4 +1,5 @@
-//! Landing pads. With branch tracking each one starts with `endbr64`, which tells right addresses from wrong ones.
+//! Landing pads. With branch tracking each one starts with `endbr64`, which tells right addresses
+//! from wrong ones.
 
 use crate::fixtures::{Fixture, SYSTEM_FILES, compile, intact};
 use image::{Image, Svma};

@@ -1,4 +1,5 @@
-//! Builds small programs and runs the tools that read them. A missing tool fails the test that needs it.
+//! Builds small programs and runs the tools that read them. A missing tool fails the test that
+//! needs it.
 
 use image::Image;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ impl Fixture {
         self.folder.path().join(name)
     }
 
-    /// The fixture after a tool has changed a copy of it: `arguments` come between the program and the two file names.
+    /// The fixture after a tool has changed a copy of it: `arguments` come between the program and
+    /// the two file names.
     pub fn changed_by(&self, program: &str, arguments: &[&str]) -> Fixture {
         let folder = TempDir::new().expect("temporary folder");
         let path = folder.path().join("changed");

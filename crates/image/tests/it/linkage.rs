@@ -23,7 +23,8 @@ fn programs() -> Vec<(&'static str, Fixture)> {
     LINKINGS.into_iter().map(|(name, flags)| (name, compile("program.c", flags))).collect()
 }
 
-/// The stub of a function that is chosen at run time has no symbol; objdump names it after the address of the resolver.
+/// The stub of a function that is chosen at run time has no symbol; objdump names it after the
+/// address of the resolver.
 fn is_resolved(name: &str) -> bool {
     name.starts_with("*ABS*")
 }

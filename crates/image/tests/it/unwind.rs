@@ -104,7 +104,8 @@ fn the_signal_trampoline_of_the_c_library_is_marked() {
     let data = std::fs::read(SYSTEM_FILES[1]).expect("the C library");
     let image = intact(&data);
     let trampolines = image.frames().iter().filter(|frame| frame.is_signal_trampoline);
-    // mov $15, %rax; syscall: rt_sigreturn. The frame starts one byte early, for unwinders that look before the address.
+    // mov $15, %rax; syscall: rt_sigreturn. The frame starts one byte early, for unwinders that
+    // look before the address.
     assert!(trampolines.into_iter().any(|frame| {
         let code = image.read(frame.range.start.offset(1), 9);
         code == Some(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05])

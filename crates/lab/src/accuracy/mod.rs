@@ -1,11 +1,15 @@
 //! How good a sampled profile is: recordings against exact counts of the same program and input.
 //!
-//! The truth is `strobe record --exact=paths`, and `--exact=contexts` for calling contexts, made once per program, input and build ([`truth`]). A sampled run is judged by the metrics of
-//! [`profile::accuracy`], once with the estimates of the profile and once with what bursts saw, unweighted. Beside accuracy stands what it
-//! took: bursts, accounted cost, and net cost, which is the accounted one less the native time of the instructions that bursts ran. Their
-//! share of the program's time is taken to be their share of its instructions, of which both profiles know the number.
+//! The truth is `strobe record --exact=paths`, and `--exact=contexts` for calling contexts, made
+//! once per program, input and build ([`truth`]). A sampled run is judged by the metrics of
+//! [`profile::accuracy`], once with the estimates of the profile and once with what bursts saw,
+//! unweighted. Beside accuracy stands what it took: bursts, accounted cost, and net cost, which is
+//! the accounted one less the native time of the instructions that bursts ran. Their share of the
+//! program's time is taken to be their share of its instructions, of which both profiles know the
+//! number.
 //!
-//! The first recording of a program finds no translations; as long as code had to be translated, the program is recorded again.
+//! The first recording of a program finds no translations; as long as code had to be translated,
+//! the program is recorded again.
 
 mod observation;
 mod settings;
@@ -30,7 +34,8 @@ pub use truth::What;
 /// Estimates that rest on fewer bursts are no test of error bars.
 const MIN_BURSTS: f64 = 10.0;
 
-/// Recordings until one finds everything translated: a program may end before strobe has translated it.
+/// Recordings until one finds everything translated: a program may end before strobe has translated
+/// it.
 const MAX_TRIES: usize = 3;
 
 /// What all observations share.
@@ -65,7 +70,8 @@ impl Bench {
         Ok(store::open(&self.counted_file(workload, what)?)?)
     }
 
-    /// The same, if the program's own code was counted: copies of a large program that simulate a cache may find no room.
+    /// The same, if the program's own code was counted: copies of a large program that simulate a
+    /// cache may find no room.
     pub fn counted_program(&self, workload: &Workload, what: What) -> anyhow::Result<Option<Profile>> {
         let program = self.data.runnable(workload)?;
         Ok(Some(self.counted(workload, what)?).filter(|profile| has_run_in(profile, &program.to_string_lossy())))
@@ -159,8 +165,8 @@ fn has_run_in(profile: &Profile, module: &str) -> bool {
     })
 }
 
-/// Exact recordings may know no targets of computed calls and jumps, stubs of the linkage table among them; then nothing can be said about
-/// these call pairs.
+/// Exact recordings may know no targets of computed calls and jumps, stubs of the linkage table
+/// among them; then nothing can be said about these call pairs.
 fn leave_out_uncounted_calls(sampled: &mut Profile, truth: &Profile) {
     let is_computed = |profile: &Profile, call: &Call| {
         let end = profile.blocks[call.site.index()].end;

@@ -38,7 +38,8 @@ pub struct Observation {
     pub scale_factor: f64,
     /// Estimated number of all blocks over the true one.
     pub total_ratio: f64,
-    /// Load of the machine when it was recorded: processes that wanted to run, in the minute before.
+    /// Load of the machine when it was recorded: processes that wanted to run, in the minute
+    /// before.
     #[serde(default)]
     pub load: Option<f64>,
 }

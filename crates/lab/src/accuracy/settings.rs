@@ -42,7 +42,8 @@ impl Setting {
 pub enum Policy {
     /// A burst of a number of checks.
     Burst,
-    /// Arnold and Grove's striding: some samples, after some that are skipped; `is_full` skips between samples, too.
+    /// Arnold and Grove's striding: some samples, after some that are skipped; `is_full` skips
+    /// between samples, too.
     Stride {
         /// Samples of a tick.
         samples: u32,

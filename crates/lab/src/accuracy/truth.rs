@@ -1,8 +1,8 @@
 //! Exact profiles, made once.
 //!
-//! A profile is kept by what is counted, program, size, build-id of the program, hash of the input generator and version of the profile format: with
-//! any of these it would be another.
-//! A strobe that counts differently must be told to count again, by removing the folder.
+//! A profile is kept by what is counted, program, size, build-id of the program, hash of the input
+//! generator and version of the profile format: with any of these it would be another. A strobe
+//! that counts differently must be told to count again, by removing the folder.
 
 use std::fs;
 use std::path::PathBuf;

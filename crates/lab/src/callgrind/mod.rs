@@ -1,10 +1,12 @@
 //! callgrind: an independent witness of what a program executes.
 //!
-//! Run with `--dump-instr=yes --collect-jumps=yes`, callgrind writes how often each instruction ran and where each jump and
-//! call went. The counts were found equal to single-stepping, with known gaps: `.plt`, `.init` and `.fini` appear in an object
-//! named `???` at run-time addresses, a call through the PLT is shown as a call of the final target, returns are not recorded,
-//! a `rep` prefix looks like a jump to itself, a tail jump is a call where there are symbols and a jump where there are none,
-//! and a conditional jump that was never taken may be absent. Addresses in named objects are those of the file.
+//! Run with `--dump-instr=yes --collect-jumps=yes`, callgrind writes how often each instruction ran
+//! and where each jump and call went. The counts were found equal to single-stepping, with known
+//! gaps: `.plt`, `.init` and `.fini` appear in an object named `???` at run-time addresses, a call
+//! through the PLT is shown as a call of the final target, returns are not recorded, a `rep` prefix
+//! looks like a jump to itself, a tail jump is a call where there are symbols and a jump where
+//! there are none, and a conditional jump that was never taken may be absent. Addresses in named
+//! objects are those of the file.
 
 mod parse;
 
@@ -120,8 +122,8 @@ pub struct JumpCount {
     pub executed_conditionally: Option<u64>,
 }
 
-/// Runs a workload under callgrind; `out` is the file for the recording, beside which callgrind's messages go. `in_front` is put in front
-/// of `valgrind`.
+/// Runs a workload under callgrind; `out` is the file for the recording, beside which callgrind's
+/// messages go. `in_front` is put in front of `valgrind`.
 pub fn record(data: &Data, workload: &Workload, in_front: &str, out: &Path) -> anyhow::Result<()> {
     let log = out.with_extension("log");
     let prefix = format!(

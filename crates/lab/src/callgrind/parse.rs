@@ -1,9 +1,12 @@
 //! Reader of callgrind's output format, one line at a time.
 //!
-//! A cost line is `address line cost`, where address and line may be relative (`+n`, `-n`, `*`) to those of the previous cost
-//! line. A `calls=`, `jump=` or `jcnd=` line says what the instruction of the *next* line did, which is written like a cost line but is
-//! none: it and the target are relative to the previous cost line too, and the next cost line is not relative to it. Names are written once as `(id) name`, then as `(id)`. A jump that leaves its function names
-//! the function (`jfn=`) but not the object, so objects of functions are remembered and such jumps resolved at the end.
+//! A cost line is `address line cost`, where address and line may be relative (`+n`, `-n`, `*`) to
+//! those of the previous cost line. A `calls=`, `jump=` or `jcnd=` line says what the instruction
+//! of the *next* line did, which is written like a cost line but is none: it and the target are
+//! relative to the previous cost line too, and the next cost line is not relative to it. Names are
+//! written once as `(id) name`, then as `(id)`. A jump that leaves its function names the function
+//! (`jfn=`) but not the object, so objects of functions are remembered and such jumps resolved at
+//! the end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -298,7 +301,8 @@ fn number(field: &str) -> Parsed<u64> {
     parsed.map_err(|_| ParseErrorKind::Unintelligible(field.to_owned()))
 }
 
-/// The part of a compressed name that identifies it: `(id)`; the whole of one that is not compressed.
+/// The part of a compressed name that identifies it: `(id)`; the whole of one that is not
+/// compressed.
 fn number_of_name(value: &str) -> String {
     match value.find(')') {
         Some(end) if value.starts_with('(') => value[..=end].to_owned(),

@@ -1,7 +1,8 @@
 //! Plots as SVG: bars by program with a line at the target, and [`curves`].
 //!
-//! A plot is text without scripts, fonts or links, so that it can be put into a page, a document or a repository. Colours are readable on
-//! light and dark ground. [`save`] writes it as a picture, too.
+//! A plot is text without scripts, fonts or links, so that it can be put into a page, a document or
+//! a repository. Colours are readable on light and dark ground. [`save`] writes it as a picture,
+//! too.
 
 mod curves;
 
@@ -109,7 +110,8 @@ impl Canvas {
     }
 }
 
-/// Bars side by side: for each label one of each series. The vertical axis goes from `low` to the largest value.
+/// Bars side by side: for each label one of each series. The vertical axis goes from `low` to the
+/// largest value.
 #[must_use]
 pub fn bars(title: &str, labels: &[String], series: &[(&str, Vec<f64>)], low: f64, target: Option<f64>) -> String {
     let values = series.iter().flat_map(|(_, values)| values.iter().copied()).chain(target);

@@ -1,8 +1,10 @@
 //! The claims: what the papers found, what strobe must show, and what was measured.
 //!
-//! A claim is a row of a table with a function that measures it, or the reason why nothing can be measured yet. What a function finds is
-//! kept in a file per claim, and what it observed of a program in a file per program and setting, so that an interrupted run goes on
-//! where it stopped and claims share observations. [`report`] writes what is there; a finding is never tuned to agree.
+//! A claim is a row of a table with a function that measures it, or the reason why nothing can be
+//! measured yet. What a function finds is kept in a file per claim, and what it observed of a
+//! program in a file per program and setting, so that an interrupted run goes on where it stopped
+//! and claims share observations. [`report`] writes what is there; a finding is never tuned to
+//! agree.
 
 mod bursty;
 mod flow_context;
@@ -142,7 +144,8 @@ pub fn select(ids: &[String]) -> anyhow::Result<Vec<Claim>> {
     Ok(all.into_iter().filter(is_chosen).collect())
 }
 
-/// Measures what has not been measured, and tells how far it is. Returns what could not be measured, with the reason; the next run tries it again.
+/// Measures what has not been measured, and tells how far it is. Returns what could not be
+/// measured, with the reason; the next run tries it again.
 pub fn run(bench: &Workbench, claims: &[Claim]) -> anyhow::Result<Vec<String>> {
     let pending: Vec<(&Claim, Measure, f64)> = claims
         .iter()

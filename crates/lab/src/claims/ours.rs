@@ -104,7 +104,8 @@ fn peers_cost_more(bench: &Workbench) -> anyhow::Result<Finding> {
     let rows = bench.observations(&bench.programs()?, &Setting::default_budget())?;
     let cost = mean_observation(&rows.iter().collect::<Vec<_>>()).accounted_percent / 100.0;
     let costs = bench.peers()?;
-    // A tool whose counts of edges are complete enough to compare with, on a binary as it is, on any machine.
+    // A tool whose counts of edges are complete enough to compare with, on a binary as it is, on
+    // any machine.
     let is_rival = |tool: &&peers::Tool| {
         !tool.name.starts_with("strobe")
             && tool.features.pmu == "no"

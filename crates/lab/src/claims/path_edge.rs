@@ -171,7 +171,8 @@ pub fn accuracy(bench: &Workbench, title: &str, target: f64, figure: fn(&Figures
     Ok(finding)
 }
 
-/// How many times more must be seen for the error to fall to that of the target, if it falls with the square root.
+/// How many times more must be seen for the error to fall to that of the target, if it falls with
+/// the square root.
 fn needed_factor(accuracy: f64, target: f64) -> f64 {
     ((1.0 - accuracy) / (1.0 - target)).powi(2).max(1.0)
 }
@@ -265,7 +266,8 @@ fn parts(bench: &Workbench) -> anyhow::Result<Finding> {
     let costs = pep_costs(bench)?;
     let [register, sampled, every] = pep::mean_parts(&costs);
     let ours = format!("on bare copies: register {register:+.1} %, sampled {sampled:+.1} %, every path {every:+.1} %");
-    // All that is required is measured; that a counter for every path costs most is what PEP rests on.
+    // All that is required is measured; that a counter for every path costs most is what PEP rests
+    // on.
     let verdict = if every > sampled { Verdict::Holds } else { Verdict::Contradicted };
     let mut finding = Finding::new(ours, "", verdict);
     finding.notes.push(

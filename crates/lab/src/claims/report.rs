@@ -1,7 +1,10 @@
-//! The report: every claim with what was published, what was required and what was found, as Markdown and as one HTML page.
+//! The report: every claim with what was published, what was required and what was found, as
+//! Markdown and as one HTML page.
 //!
-//! The Markdown refers to plots beside it; the page has them inside, and needs nothing else. What was not measured with the set of the run comes from
-//! another set, if there is such a finding in the same folder: the full set takes hours, and not every claim needs it. Each finding says which set it is of.
+//! The Markdown refers to plots beside it; the page has them inside, and needs nothing else. What
+//! was not measured with the set of the run comes from another set, if there is such a finding in
+//! the same folder: the full set takes hours, and not every claim needs it. Each finding says which
+//! set it is of.
 
 use std::fmt::Write as _;
 use std::fs;

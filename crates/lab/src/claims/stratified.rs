@@ -1,7 +1,8 @@
 //! Stratified sampling (Sastry, Bodik, Smith): experiments with compressors of event streams.
 //!
-//! S1 and S2 are Monte Carlo experiments ([`crate::stratified`]). For the others, values, edges and call targets of some programs are recorded once, and
-//! several kinds together; one replay of each stream through all compressors serves all claims ([`crate::compress::claims`]). S8 is about
+//! S1 and S2 are Monte Carlo experiments ([`crate::stratified`]). For the others, values, edges and
+//! call targets of some programs are recorded once, and several kinds together; one replay of each
+//! stream through all compressors serves all claims ([`crate::compress::claims`]). S8 is about
 //! streams of several kinds at once.
 
 use std::fs;
@@ -187,7 +188,8 @@ const KINDS: [Kind; 5] = [Kind::Values, Kind::Edges, Kind::CallTargets, Kind::Ed
 /// Several kinds at once.
 const SEVERAL: [Kind; 2] = [Kind::EdgesAndCallTargets, Kind::Targets];
 
-/// The stream of a program, recorded if it is not there; `None` if the program has too few events of the kind to say anything.
+/// The stream of a program, recorded if it is not there; `None` if the program has too few events
+/// of the kind to say anything.
 fn stream(bench: &Workbench, data: &Data, workload: &Workload, kind: Kind) -> anyhow::Result<Option<Stream>> {
     const LEAST: usize = 100_000;
     let wanted = match bench.set {

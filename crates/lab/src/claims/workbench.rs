@@ -1,6 +1,7 @@
 //! What experiments work with: programs, recordings, and a folder in which observations are kept.
 //!
-//! An observation is kept by set, setting and program. Without the folder, everything is measured anew.
+//! An observation is kept by set, setting and program. Without the folder, everything is measured
+//! anew.
 
 use std::fmt;
 use std::fs;
@@ -61,7 +62,8 @@ impl Set {
         }
     }
 
-    /// Size of inputs of exact recordings, some of which take ten times as long as the program itself, and of valgrind.
+    /// Size of inputs of exact recordings, some of which take ten times as long as the program
+    /// itself, and of valgrind.
     #[must_use]
     pub fn exact_size(self) -> Size {
         match self {
@@ -111,7 +113,8 @@ impl Workbench {
         corpus::select(if self.programs.is_empty() { self.set.names(&FEW) } else { self.programs.clone() }.as_slice())
     }
 
-    /// Programs that are compiled from source; those that take long to compile are for the full set.
+    /// Programs that are compiled from source; those that take long to compile are for the full
+    /// set.
     pub fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
         pgo::check()?;
         let names: &[&str] = if self.set == Set::Full { &["lua", "sqlite"] } else { &["lua"] };

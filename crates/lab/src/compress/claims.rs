@@ -1,7 +1,8 @@
 //! The claims S3 to S9 on recorded streams: one table each, a row for every stream.
 //!
-//! The paper measures load values of its own benchmarks; here the tables are about whatever the streams have. Every stream goes through all
-//! compressors once. One table more is ours: how much of the error comes from sampling in step with loops.
+//! The paper measures load values of its own benchmarks; here the tables are about whatever the
+//! streams have. Every stream goes through all compressors once. One table more is ours: how much
+//! of the error comes from sampling in step with loops.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -38,11 +39,13 @@ pub(super) const SIZES: [&str; 4] = ["H[P256]512", "H[P256]1024", HP, "H[P256]40
 pub(super) const SECOND_LEVEL: [(&str, &str); 3] =
     [(R, "R256 A16"), (HP, "H[P256]2048 A16"), (TAGGED, "T[256]2048 A16")];
 
-/// Compressors of the rate of `H[P256]2048`, or nearly, that do not keep step with loops: what is repeated is mostly repeated in multiples of
-/// small numbers, and a stratum with two tuples of a loop then always sends the same one.
+/// Compressors of the rate of `H[P256]2048`, or nearly, that do not keep step with loops: what is
+/// repeated is mostly repeated in multiples of small numbers, and a stratum with two tuples of a
+/// loop then always sends the same one.
 const OUT_OF_STEP: [&str; 4] = ["H[P251]2048", "H[D256]2048", "H[CD256]2048", "H[CR256]2048"];
 
-/// Groups of the same memory: 43 bytes for each tuple of Space-Saving and Misra-Gries, 4 for a counter of Count-Min.
+/// Groups of the same memory: 43 bytes for each tuple of Space-Saving and Misra-Gries, 4 for a
+/// counter of Count-Min.
 pub(super) const EQUAL_MEMORY: [(&str, [&str; 5]); 3] = [
     ("2 KiB", ["H[P256]2048", "T[256]256", "SS48", "MG48", "CM[4, heap=16]88"]),
     ("16 KiB", ["H[P256]16384", "T[256]2048", "SS384", "MG384", "CM[4, heap=128]704"]),
@@ -102,8 +105,8 @@ pub fn run(
     Ok(Evidence { tables: tables.into_list(), agreeing, streams: names })
 }
 
-/// The median over seeds of the events until the error stays below [`TOLERABLE`]: where a random sampler crosses the limit for the last time is
-/// mostly luck.
+/// The median over seeds of the events until the error stays below [`TOLERABLE`]: where a random
+/// sampler crosses the limit for the last time is mostly luck.
 fn median_events(numbered: &Numbered, text: &str, seed: u64, threads: Threads) -> Option<u64> {
     let seeds: Vec<u64> = (0..N_SEEDS).map(|n| seed.wrapping_add(n)).collect();
     let expressions: Vec<Expression> = text.parse().into_iter().collect();

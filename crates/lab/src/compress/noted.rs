@@ -1,7 +1,9 @@
-//! Streams of what strobe notes: values, addresses, branches and targets, from `strobe record --exact --value-stream`, which writes every event.
+//! Streams of what strobe notes: values, addresses, branches and targets, from
+//! `strobe record --exact --value-stream`, which writes every event.
 //!
-//! When there are enough, the program is ended. Its recording then tells how many instructions the program has executed until then, and that no event was lost.
-//! Events of several kinds come with the kind in the place, as a compressor in the program gets them.
+//! When there are enough, the program is ended. Its recording then tells how many instructions the
+//! program has executed until then, and that no event was lost. Events of several kinds come with
+//! the kind in the place, as a compressor in the program gets them.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -57,7 +59,8 @@ pub fn record(name: &str, program: &str, dir: &Path, wanted: Wanted) -> anyhow::
     Ok(Stream { name: name.to_owned(), kind: wanted.kind, instructions: Some(instructions), events })
 }
 
-/// Runs a piece of shell that writes events where its standard error is. Returns where to read them.
+/// Runs a piece of shell that writes events where its standard error is. Returns where to read
+/// them.
 fn start(script: &str, dir: &Path) -> anyhow::Result<(Child, BufReader<ChildStderr>)> {
     let mut child = Command::new("sh")
         .args(["-c", script])
@@ -96,7 +99,8 @@ fn end_children(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Instructions that the program has executed for so many events, at the number for each event that it had until it ended.
+/// Instructions that the program has executed for so many events, at the number for each event that
+/// it had until it ended.
 fn instructions(profile: &Path, n_events: u64) -> anyhow::Result<u64> {
     let facts = store::facts(profile)?;
     let fact = |name: &str| -> anyhow::Result<u64> {

@@ -1,7 +1,9 @@
-//! A stream through a compressor, with the error of the profile and the number of messages as the stream goes on.
+//! A stream through a compressor, with the error of the profile and the number of messages as the
+//! stream goes on.
 //!
-//! Tuples and places are numbered once, so that profiles are arrays and an error is two passes over them. At a checkpoint the profile is what
-//! software would know if it asked: all messages so far, and what a copy of the compressor sends when it is drained.
+//! Tuples and places are numbered once, so that profiles are arrays and an error is two passes over
+//! them. At a checkpoint the profile is what software would know if it asked: all messages so far,
+//! and what a copy of the compressor sends when it is drained.
 
 use flow::Executor as _;
 use rustc_hash::FxHashMap;

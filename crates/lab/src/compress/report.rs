@@ -55,7 +55,8 @@ fn table(stream: &Stream, numbered: &Numbered, outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Errors against events seen, and overheads, or messages if the program's instructions are not known.
+/// Errors against events seen, and overheads, or messages if the program's instructions are not
+/// known.
 pub fn plot(stream: &Stream, outcomes: &[Outcome], dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)?;
     let stem = stem(&stream.name, &stream.kind.to_string());

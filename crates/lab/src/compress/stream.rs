@@ -1,6 +1,7 @@
 //! The file of an event stream: what a program did, recorded once, for any number of compressors.
 //!
-//! All numbers are little-endian. The whole may be compressed with zstd, which [`Stream::write`] does and [`Stream::read`] notices.
+//! All numbers are little-endian. The whole may be compressed with zstd, which [`Stream::write`]
+//! does and [`Stream::read`] notices.
 //!
 //! | bytes | |
 //! |---|---|

@@ -1,6 +1,7 @@
 //! Streams of a formula, for when no program is wanted: `zipf:PLACES:EXPONENT:EVENTS`.
 //!
-//! Places are drawn with a frequency of 1 / rank^exponent. Seven of ten times a place has its usual value, otherwise one of a hundred others.
+//! Places are drawn with a frequency of 1 / rank^exponent. Seven of ten times a place has its usual
+//! value, otherwise one of a hundred others.
 
 use std::str::FromStr;
 

@@ -1,7 +1,7 @@
 //! Whether a stream shows what the paper says, claim by claim.
 //!
-//! Errors are those at the end of the stream unless a claim is about its beginning. A stream on which nothing is frequent enough to have an error
-//! agrees with nothing.
+//! Errors are those at the end of the stream unless a claim is about its beginning. A stream on
+//! which nothing is frequent enough to have an error agrees with nothing.
 
 use sampling::metrics::message_overhead;
 

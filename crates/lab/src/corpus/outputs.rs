@@ -1,8 +1,9 @@
 //! What a workload leaves behind, and what it should.
 //!
-//! A run is its exit status, its standard output and every file of its own in `out/`. The few lines in which programs report times or dates
-//! are not part of it. `corpus/expected.tsv` has the hash of all that, by size and program: inputs come from fixed seeds, so that only another
-//! version of a package may change it.
+//! A run is its exit status, its standard output and every file of its own in `out/`. The few lines
+//! in which programs report times or dates are not part of it. `corpus/expected.tsv` has the hash
+//! of all that, by size and program: inputs come from fixed seeds, so that only another version of
+//! a package may change it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

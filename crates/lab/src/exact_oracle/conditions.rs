@@ -1,17 +1,22 @@
 //! The same conditions for a program under callgrind and under `strobe record --exact`.
 //!
-//! **When counting starts.** strobe takes over when the dynamic linker calls the first constructor, which is its own. Under callgrind a small
-//! library stands where strobe's is, with the same claim to be first, and its constructor has callgrind forget what it has counted. So
-//! neither side counts what the dynamic linker did before: relocation, and the resolvers of `IFUNC` symbols that it calls.
+//! **When counting starts.** strobe takes over when the dynamic linker calls the first constructor,
+//! which is its own. Under callgrind a small library stands where strobe's is, with the same claim
+//! to be first, and its constructor has callgrind forget what it has counted. So neither side
+//! counts what the dynamic linker did before: relocation, and the resolvers of `IFUNC` symbols that
+//! it calls.
 //!
-//! **What is loaded.** Constructors and destructors are called file by file, so both sides have as many files: under strobe, a library with
-//! empty constructors stands for valgrind's. (Only strobe's side has the vDSO, the kernel's own library, which valgrind hides.)
+//! **What is loaded.** Constructors and destructors are called file by file, so both sides have as
+//! many files: under strobe, a library with empty constructors stands for valgrind's. (Only
+//! strobe's side has the vDSO, the kernel's own library, which valgrind hides.)
 //!
-//! **Environment.** Programs walk through, copy and hash their environment. callgrind is asked by `env(1)` which one it gives to a program, and
-//! strobe's run gets the same variables in the same order. The one that has to differ, `LD_PRELOAD`, has the same length.
+//! **Environment.** Programs walk through, copy and hash their environment. callgrind is asked by
+//! `env(1)` which one it gives to a program, and strobe's run gets the same variables in the same
+//! order. The one that has to differ, `LD_PRELOAD`, has the same length.
 //!
-//! **Processor.** valgrind shows programs another one. glibc is told to make use of neither ([`TUNABLES`]), and all symbols are bound
-//! before either side counts, so that no lookup passes through the symbols of strobe's library.
+//! **Processor.** valgrind shows programs another one. glibc is told to make use of neither
+//! ([`TUNABLES`]), and all symbols are bound before either side counts, so that no lookup passes
+//! through the symbols of strobe's library.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,7 +25,8 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-/// Features that only one of the two processors has, or that glibc prefers on one of them, and sizes of caches.
+/// Features that only one of the two processors has, or that glibc prefers on one of them, and
+/// sizes of caches.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-BMI1,-BMI2,-ERMS,-FMA,-FMA4,-FSRM,-LZCNT,-MOVBE,\
     -POPCNT,-RTM,-SSE3,-SSE4_1,-SSE4_2,-SSSE3,-XSAVE,-XSAVEC,-OSXSAVE,-AVX_Fast_Unaligned_Load,-Fast_Copy_Backward,\
     -Fast_Rep_String,-Fast_Unaligned_Copy,-Fast_Unaligned_Load,-Slow_BSF,-Prefer_PMINUB_for_stringop,\
@@ -74,7 +80,8 @@ impl Conditions {
         self.dir.join(name).with_extension("so")
     }
 
-    /// What to put in front of `valgrind`. `padding_bytes` is the length of a variable that is there to move the stack.
+    /// What to put in front of `valgrind`. `padding_bytes` is the length of a variable that is
+    /// there to move the stack.
     #[must_use]
     pub fn in_front_of_valgrind(&self, padding_bytes: usize) -> String {
         let home = std::env::var("HOME").unwrap_or_else(|_| "/".to_owned());

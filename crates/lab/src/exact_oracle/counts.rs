@@ -2,13 +2,14 @@
 //!
 //! callgrind's conventions are undone here:
 //! * A repeated string instruction is executed once more for each jump of it to itself.
-//! * A call or jump through a linkage stub goes to the final target, and the stub's instructions are added to its own executions. Here it
-//!   goes where its operand says, and has its own executions only.
+//! * A call or jump through a linkage stub goes to the final target, and the stub's instructions
+//!   are added to its own executions. Here it goes where its operand says, and has its own
+//!   executions only.
 //! * A jump can be shown as a call.
 //! * The way past a branch is not shown: it is what of the branch's executions was not taken.
 //!
-//! Only the section `.text` counts: other code has no file there. Targets of indirect calls, and of indirect jumps that leave their function,
-//! strobe does not count: neither side has them here.
+//! Only the section `.text` counts: other code has no file there. Targets of indirect calls, and of
+//! indirect jumps that leave their function, strobe does not count: neither side has them here.
 
 use std::collections::HashMap;
 
@@ -99,7 +100,8 @@ pub fn of_callgrind(recording: &Recording, id: ObjectId, index: &Index<'_>) -> C
     counts
 }
 
-/// Instructions of the linkage stub at an address, up to the jump that leaves it; 0 if there is no stub.
+/// Instructions of the linkage stub at an address, up to the jump that leaves it; 0 if there is no
+/// stub.
 fn n_stub_instructions(index: &Index<'_>, stub: Svma) -> u64 {
     if !index.is_plt(stub) {
         return 0;

@@ -1,12 +1,14 @@
 //! Exact counts against callgrind's: every instruction, edge and direct call.
 //!
-//! Each program runs twice under callgrind, and several times under each kind of `strobe record --exact`, under the same [`conditions`] but for the
-//! size of the environment. What callgrind counts the same each time, strobe must count the same, unless there is a [`reason`]. The rest is
-//! listed by function: what is not stable under callgrind, and what is not stable under strobe (callgrind gives a program the same addresses
-//! each time, the kernel does not).
+//! Each program runs twice under callgrind, and several times under each kind of
+//! `strobe record --exact`, under the same [`conditions`] but for the size of the environment. What
+//! callgrind counts the same each time, strobe must count the same, unless there is a [`reason`].
+//! The rest is listed by function: what is not stable under callgrind, and what is not stable under
+//! strobe (callgrind gives a program the same addresses each time, the kernel does not).
 //!
-//! A program whose hash tables depend on the time has counts that a few runs agree on by chance. So where counts differ the program runs
-//! again, up to [`MAX_ROUNDS`] times as often: an error of strobe is there in all runs, and chance is not.
+//! A program whose hash tables depend on the time has counts that a few runs agree on by chance. So
+//! where counts differ the program runs again, up to [`MAX_ROUNDS`] times as often: an error of
+//! strobe is there in all runs, and chance is not.
 
 mod compare;
 mod conditions;
@@ -39,8 +41,9 @@ use crate::threads::Threads;
 /// What strobe counts, as `--exact` names it.
 pub const COUNTINGS: [&str; 2] = ["blocks", "paths"];
 
-/// Lengths of a variable that is there to move what is on the stack. callgrind runs with the first two: valgrind has the program's arguments
-/// at a multiple of 8, so that these two lead to different remainders by 16. The others lead to odd ones under strobe.
+/// Lengths of a variable that is there to move what is on the stack. callgrind runs with the first
+/// two: valgrind has the program's arguments at a multiple of 8, so that these two lead to
+/// different remainders by 16. The others lead to odd ones under strobe.
 const PADDINGS: [usize; 4] = [16, 1368, 2709, 4055];
 /// Runs of one round.
 const N_CALLGRIND: usize = 2;
@@ -205,7 +208,8 @@ impl Observed {
         })
     }
 
-    /// Names of functions of a file by address: as strobe found them, and as the file's debug information has them.
+    /// Names of functions of a file by address: as strobe found them, and as the file's debug
+    /// information has them.
     fn names(&self, path: &Path) -> HashMap<u64, Vec<String>> {
         let mut names: HashMap<u64, Vec<String>> = HashMap::new();
         for profile in self.strobe.iter().flatten() {

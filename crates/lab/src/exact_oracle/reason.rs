@@ -1,7 +1,8 @@
 //! Why a count can differ that both observers have right, or that strobe says it does not have.
 //!
-//! Some reasons show in the counts themselves ([`Explainer::of_flow`]), so that little else can hide behind them. Others are places where the two
-//! runs are not the same program, however alike their conditions: these go by function ([`Explainer::of_function`]).
+//! Some reasons show in the counts themselves ([`Explainer::of_flow`]), so that little else can
+//! hide behind them. Others are places where the two runs are not the same program, however alike
+//! their conditions: these go by function ([`Explainer::of_function`]).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -19,25 +20,32 @@ use crate::oracle::Index;
 pub enum Reason {
     /// The program ended in the middle of the block: strobe counts all of it, callgrind nothing.
     End,
-    /// Block counts do not determine where the jump went, and strobe has no counter for it; its edges do not add up to its executions.
+    /// Block counts do not determine where the jump went, and strobe has no counter for it; its
+    /// edges do not add up to its executions.
     Undetermined,
-    /// A path that never ended: the program ended, or the function was left by `longjmp`. Not more are missing than calls did not return.
+    /// A path that never ended: the program ended, or the function was left by `longjmp`. Not more
+    /// are missing than calls did not return.
     Unfinished,
-    /// An indirect call that callgrind says was executed more often than what is before it in the same block: it went to a stub of the linkage table,
-    /// whose jump callgrind charges to the call.
+    /// An indirect call that callgrind says was executed more often than what is before it in the
+    /// same block: it went to a stub of the linkage table, whose jump callgrind charges to the
+    /// call.
     Stub,
-    /// valgrind hides the kernel's library (vDSO), and with it a file that the dynamic linker keeps a list of.
+    /// valgrind hides the kernel's library (vDSO), and with it a file that the dynamic linker keeps
+    /// a list of.
     Vdso,
     /// strobe's runtime stands before the function, or has it do more.
     Runtime,
-    /// The function asks which processor it runs on, or is called by such functions alone, and valgrind shows another.
+    /// The function asks which processor it runs on, or is called by such functions alone, and
+    /// valgrind shows another.
     Processor,
     /// The function computes with x87 instructions, which have 80 bits, but 64 under valgrind.
     Precision,
-    /// A string function of libc, called as often, chooses its way by the alignment or length of its strings: valgrind aligns the program's
-    /// arguments otherwise, and prints other numbers where [`Reason::Precision`] matters.
+    /// A string function of libc, called as often, chooses its way by the alignment or length of
+    /// its strings: valgrind aligns the program's arguments otherwise, and prints other numbers
+    /// where [`Reason::Precision`] matters.
     Alignment,
-    /// valgrind lets the heap grow to 8 MB only. From then on `malloc` asks for other memory, and finds other chunks in it.
+    /// valgrind lets the heap grow to 8 MB only. From then on `malloc` asks for other memory, and
+    /// finds other chunks in it.
     Heap,
 }
 
@@ -136,7 +144,8 @@ pub struct Explainer<'a> {
 }
 
 impl<'a> Explainer<'a> {
-    /// `names` are names of functions by their entry, `counts` those of callgrind and strobe, and `counts_paths` is what strobe counted.
+    /// `names` are names of functions by their entry, `counts` those of callgrind and strobe, and
+    /// `counts_paths` is what strobe counted.
     #[must_use]
     pub fn new(
         index: &'a Index<'a>,
@@ -242,7 +251,8 @@ impl<'a> Explainer<'a> {
         })
     }
 
-    /// Whether callgrind itself says that the instruction before an indirect call or jump was executed as often as strobe says of that.
+    /// Whether callgrind itself says that the instruction before an indirect call or jump was
+    /// executed as often as strobe says of that.
     fn is_charged_with_stub(&self, function: &FunctionFlow, at: Svma, strobe: u64) -> bool {
         let is_indirect =
             |insn: &Instruction| matches!(Transfer::of(insn), Transfer::IndirectCall | Transfer::IndirectJump);
@@ -266,8 +276,9 @@ fn count(counts: &Counts, place: Place) -> u64 {
     counts.get(&place).copied().unwrap_or(0)
 }
 
-/// By entry of the function: calls that were executed more often than what follows them, as far as that was not reached by jumps; and the
-/// block in which the program ended, which jumps reached more often than callgrind says that it was executed.
+/// By entry of the function: calls that were executed more often than what follows them, as far as
+/// that was not reached by jumps; and the block in which the program ended, which jumps reached
+/// more often than callgrind says that it was executed.
 fn unreturned_calls(index: &Index<'_>, counts: &Counts) -> HashMap<Svma, u64> {
     let mut arrivals: HashMap<Svma, u64> = HashMap::new();
     for (place, n) in counts {

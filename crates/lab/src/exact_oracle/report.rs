@@ -71,7 +71,8 @@ impl ProgramReport {
         self.tally(counting, |kind, _| kind == Kind::Instruction).executions
     }
 
-    /// What is not equal, by counting, verdict, file and function, with executions of instructions; most executed first.
+    /// What is not equal, by counting, verdict, file and function, with executions of instructions;
+    /// most executed first.
     fn rest(&self) -> Vec<Rest<'_>> {
         let mut rest = Vec::new();
         for (counting, file) in

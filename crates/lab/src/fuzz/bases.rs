@@ -1,5 +1,6 @@
-//! The sound files that fuzzing starts from: small Debian programs, and programs compiled here so that every table that a
-//! parser reads occurs (exception tables, compressed debug data, embedded symbol tables, packed relocations).
+//! The sound files that fuzzing starts from: small Debian programs, and programs compiled here so
+//! that every table that a parser reads occurs (exception tables, compressed debug data, embedded
+//! symbol tables, packed relocations).
 
 use std::fs;
 use std::path::{Path, PathBuf};

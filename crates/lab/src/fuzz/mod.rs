@@ -1,7 +1,8 @@
 //! Damaged files through the real parsers and the real analysis.
 //!
-//! What must hold for every input: no panic, no hang, no memory blow-up; either a typed error, or a result that counts what it
-//! left out. An input follows from the seed and its index, so any failure can be had again; the bytes are saved as well.
+//! What must hold for every input: no panic, no hang, no memory blow-up; either a typed error, or a
+//! result that counts what it left out. An input follows from the seed and its index, so any
+//! failure can be had again; the bytes are saved as well.
 
 mod bases;
 mod exercise;
@@ -104,7 +105,8 @@ pub fn run(options: &Options) -> anyhow::Result<Summary> {
     Ok(summary)
 }
 
-/// Exercises a single input in this process, so that a panic shows where it came from, and says what came of it.
+/// Exercises a single input in this process, so that a panic shows where it came from, and says
+/// what came of it.
 pub fn run_one(dir: &Path, seed: u64, index: u64) -> anyhow::Result<String> {
     let (strategy, bytes, outcome) = worker::run_one(&prepare(dir)?, seed, index)?;
     Ok(format!("input {index} ({strategy}, {} bytes): {outcome:?}", bytes.len()))

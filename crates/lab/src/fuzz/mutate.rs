@@ -1,8 +1,9 @@
 //! Damaged ELF files, each a pure function of (base files, seed, index).
 //!
-//! Half of the strategies know the format: they write boundary values into the fields of headers and of the tables that the
-//! parsers trust most (dynamic section, relocations, symbols, unwind and exception tables, debug data, notes). The other half
-//! do not: truncation, bit flips, random bytes, splices between files, and files that are random from start to end.
+//! Half of the strategies know the format: they write boundary values into the fields of headers
+//! and of the tables that the parsers trust most (dynamic section, relocations, symbols, unwind and
+//! exception tables, debug data, notes). The other half do not: truncation, bit flips, random
+//! bytes, splices between files, and files that are random from start to end.
 
 use std::fmt;
 use std::ops::Range;
@@ -126,7 +127,8 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// The input with this seed and index. The first strategy rotates with the index; up to three more are stacked on it.
+/// The input with this seed and index. The first strategy rotates with the index; up to three more
+/// are stacked on it.
 #[must_use]
 pub fn input(bases: &[Base], seed: u64, index: u64) -> (Strategy, Vec<u8>) {
     let mut rng = Rng::new(seed, index);

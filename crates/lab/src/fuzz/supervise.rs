@@ -1,8 +1,8 @@
 //! The process that starts workers, watches them, and adds up what they say.
 //!
-//! A worker runs under a limit on its address space, so that a blow-up kills it and not the machine. A worker that says
-//! nothing for the time limit hangs: it is killed. Either way the input it was at is recorded as a failure, and a new worker
-//! goes on behind it.
+//! A worker runs under a limit on its address space, so that a blow-up kills it and not the
+//! machine. A worker that says nothing for the time limit hangs: it is killed. Either way the input
+//! it was at is recorded as a failure, and a new worker goes on behind it.
 
 use std::collections::BTreeMap;
 use std::env;

@@ -1,7 +1,7 @@
 //! The process in which inputs are exercised, and what it tells the one that started it.
 //!
-//! Before each input the worker says which one, after it how that went; so if the worker dies or falls silent, the supervisor
-//! knows the input. Panics are caught here and reported as outcomes.
+//! Before each input the worker says which one, after it how that went; so if the worker dies or
+//! falls silent, the supervisor knows the input. Panics are caught here and reported as outcomes.
 
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
@@ -104,7 +104,8 @@ pub fn run(base_dir: &Path, share: Share) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Exercises a single input in the open: a panic shows its backtrace. For finding out what is wrong.
+/// Exercises a single input in the open: a panic shows its backtrace. For finding out what is
+/// wrong.
 pub fn run_one(base_dir: &Path, seed: u64, index: u64) -> anyhow::Result<(Strategy, Vec<u8>, Outcome)> {
     let (strategy, bytes) = input(&bases::read(base_dir)?, seed, index);
     let outcome = exercise(&bytes);

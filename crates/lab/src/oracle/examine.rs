@@ -19,7 +19,8 @@ pub struct ObjectReport {
     pub instructions: Tally,
     /// Jumps, calls and fall-throughs that ran, by verdict; distinct pairs of addresses.
     pub transitions: BTreeMap<Verdict, Tally>,
-    /// Indirect jumps that ran and that the analysis declares to be unresolved: why, and how many targets they went to.
+    /// Indirect jumps that ran and that the analysis declares to be unresolved: why, and how many
+    /// targets they went to.
     pub unresolved: BTreeMap<Svma, Unresolved>,
     /// Disagreements, by address.
     pub findings: Vec<Finding>,
@@ -140,7 +141,8 @@ impl ObjectReport {
     }
 }
 
-/// Jumps and calls together, since callgrind shows some jumps as calls, and the fall-throughs of conditional jumps.
+/// Jumps and calls together, since callgrind shows some jumps as calls, and the fall-throughs of
+/// conditional jumps.
 fn transitions(id: ObjectId, recording: &Recording, index: &Index<'_>) -> HashMap<(Svma, Target), u64> {
     let object = recording.object(id);
     let mut all: HashMap<(Svma, Target), u64> = HashMap::new();
@@ -169,7 +171,8 @@ fn transitions(id: ObjectId, recording: &Recording, index: &Index<'_>) -> HashMa
     all
 }
 
-/// Calls that came back although the analysis says they do not: their return site ran more often than jumps led to it.
+/// Calls that came back although the analysis says they do not: their return site ran more often
+/// than jumps led to it.
 fn returns_denied(id: ObjectId, object: &Object, index: &Index<'_>) -> Vec<(Svma, u64)> {
     let mut arrivals: HashMap<Svma, u64> = HashMap::new();
     let jumps = object.jumps.iter().map(|(jump, count)| (jump, count.taken));

@@ -1,4 +1,5 @@
-//! What the analysis says about an address: is it an instruction, which blocks end there, where do they go.
+//! What the analysis says about an address: is it an instruction, which blocks end there, where do
+//! they go.
 
 use std::collections::HashMap;
 
@@ -118,7 +119,8 @@ impl<'a> Index<'a> {
         after.checked_sub(1).and_then(|index| stubs.get(index)).is_some_and(|stub| stub.range.contains(at))
     }
 
-    /// Whether an address lies in executable code outside the section `.text`, the only one whose code callgrind attributes.
+    /// Whether an address lies in executable code outside the section `.text`, the only one whose
+    /// code callgrind attributes.
     #[must_use]
     pub fn is_outside_text(&self, at: Svma) -> bool {
         self.image.code_regions().iter().any(|region| region.name != ".text" && region.range.contains(at))

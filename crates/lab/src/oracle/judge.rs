@@ -1,8 +1,9 @@
 //! One observation against the analysis.
 //!
-//! Every jump and call that ran gets a verdict. *Known* means that the analysis says so: an edge of the graph, the callee of a
-//! direct call, or an indirect call, which may go anywhere. *Artefact* means that callgrind shows something that is not a jump.
-//! Everything else is an exception, and an exception is a bug in the analysis unless it is shown to be something else.
+//! Every jump and call that ran gets a verdict. *Known* means that the analysis says so: an edge of
+//! the graph, the callee of a direct call, or an indirect call, which may go anywhere. *Artefact*
+//! means that callgrind shows something that is not a jump. Everything else is an exception, and an
+//! exception is a bug in the analysis unless it is shown to be something else.
 
 use std::fmt;
 
@@ -102,7 +103,8 @@ pub enum Target {
     Here(Svma),
     /// Into another file.
     OtherFile,
-    /// Into code that callgrind knows no file for: linkage stubs, start-up and termination sections.
+    /// Into code that callgrind knows no file for: linkage stubs, start-up and termination
+    /// sections.
     NoFile,
 }
 

@@ -1,8 +1,9 @@
 //! The oracle: everything that really ran must be what the analysis says can run.
 //!
-//! Programs of the corpus run under callgrind; then, for every file they executed code of, each executed address must be an
-//! instruction of the analysis, and each executed jump, call and fall-through must be known to it (see [`judge`]). Runs of all
-//! programs are added up first, so that a shared library is analysed once and examined with everything that used it.
+//! Programs of the corpus run under callgrind; then, for every file they executed code of, each
+//! executed address must be an instruction of the analysis, and each executed jump, call and
+//! fall-through must be known to it (see [`judge`]). Runs of all programs are added up first, so
+//! that a shared library is analysed once and examined with everything that used it.
 
 mod examine;
 mod index;

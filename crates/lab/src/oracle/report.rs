@@ -33,7 +33,8 @@ impl Report {
         (listed, self.objects.iter().map(ObjectReport::indirect_jumps).sum())
     }
 
-    /// Whether everything that ran is as the analysis says, and 99.9 % of executed indirect jumps go to a listed target.
+    /// Whether everything that ran is as the analysis says, and 99.9 % of executed indirect jumps
+    /// go to a listed target.
     #[must_use]
     pub fn holds(&self) -> bool {
         let (listed, all) = self.listed_indirect_jumps();

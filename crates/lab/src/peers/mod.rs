@@ -1,12 +1,13 @@
 //! Other profilers on the same programs: what they cost and what they show.
 //!
-//! Cost is CPU time against native, of the program and whatever the tool runs beside it while it records. In each round every arm runs once, in
-//! changing order; ratios are to native within the round, and the median over rounds counts. Tools that slow programs down many times
-//! run on short inputs, the others on full ones, so that start and end weigh little. Tools that need a build of their own are compared on
-//! programs compiled from source ([`rebuilt`]).
+//! Cost is CPU time against native, of the program and whatever the tool runs beside it while it
+//! records. In each round every arm runs once, in changing order; ratios are to native within the
+//! round, and the median over rounds counts. Tools that slow programs down many times run on short
+//! inputs, the others on full ones, so that start and end weigh little. Tools that need a build of
+//! their own are compared on programs compiled from source ([`rebuilt`]).
 //!
-//! A tool that is not installed has no figure and says how to get it. One under which a program fails or puts out something else has
-//! none for that program.
+//! A tool that is not installed has no figure and says how to get it. One under which a program
+//! fails or puts out something else has none for that program.
 
 pub mod rebuilt;
 mod tools;
@@ -155,7 +156,8 @@ fn on_program(
             let elsewhere = cpu_elsewhere(&out);
             remove(&out)?;
             match native.difference(&run) {
-                // valgrind presents another processor, so that some programs compute other last digits.
+                // valgrind presents another processor, so that some programs compute other last
+                // digits.
                 Some(difference) if !difference.contains(" bytes instead of ") => {
                     ratios[index] = Err("fails".to_owned());
                 }
@@ -166,7 +168,8 @@ fn on_program(
     Ok(ratios.into_iter().map(|ratios| ratios.map(|ratios| median(&ratios))).collect())
 }
 
-/// CPU seconds of a program that its tool does not wait for, as the tool wrote them beside its findings.
+/// CPU seconds of a program that its tool does not wait for, as the tool wrote them beside its
+/// findings.
 fn cpu_elsewhere(out: &Path) -> f64 {
     let path = out.with_extension("out.cpu");
     let seconds = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0.0);

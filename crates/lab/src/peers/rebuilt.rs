@@ -1,6 +1,7 @@
 //! Profilers that need a build of their own, on programs compiled from Debian source.
 //!
-//! Each build is compared with the same compiler's plain one. BOLT instruments the plain build of gcc.
+//! Each build is compared with the same compiler's plain one. BOLT instruments the plain build of
+//! gcc.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -30,7 +30,8 @@ pub struct Tool {
     /// What tables call it.
     pub name: &'static str,
     /// What is put in front; `$OUT` is a file for its findings (and `$OUT.cpu` one for the
-    /// CPU seconds of a program that is no child of the tool), `$STROBE` our program, `$LAB` a folder with the scripts of the lab.
+    /// CPU seconds of a program that is no child of the tool), `$STROBE` our program, `$LAB` a
+    /// folder with the scripts of the lab.
     pub prefix: &'static str,
     /// A command that succeeds if the tool is there.
     pub test: &'static str,
@@ -204,7 +205,8 @@ impl Tool {
 
     /// Installs the tool. That some cannot be had on a machine is no failure: tables say so.
     pub fn try_install(&self) {
-        // What the command has to say is on the terminal; whether it worked, [`Tool::is_there`] tells.
+        // What the command has to say is on the terminal; whether it worked, [`Tool::is_there`]
+        // tells.
         let _ = Command::new("sh").args(["-c", self.install]).stdin(Stdio::null()).status();
     }
 

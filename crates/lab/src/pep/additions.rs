@@ -1,8 +1,11 @@
-//! Additions to the path register, by how paths are numbered and where additions are placed: from an exact profile of paths and the code that ran. Nothing runs.
+//! Additions to the path register, by how paths are numbered and where additions are placed: from
+//! an exact profile of paths and the code that ran. Nothing runs.
 //!
-//! *Classic* gives values to the edges out of a block in the order in which they are found, *smart* to the hottest first, which then has 0 ([`flow::paths`]). An
-//! edge adds its own value (*direct*, as in PEP), or what a spanning tree of hot edges leaves to add (*tree*, Ball and Larus). What is hot is guessed from
-//! loops, or known from the profile itself. Copies are numbered smart with a tree, and guess unless they have a guide.
+//! *Classic* gives values to the edges out of a block in the order in which they are found, *smart*
+//! to the hottest first, which then has 0 ([`flow::paths`]). An edge adds its own value (*direct*,
+//! as in PEP), or what a spanning tree of hot edges leaves to add (*tree*, Ball and Larus). What is
+//! hot is guessed from loops, or known from the profile itself. Copies are numbered smart with a
+//! tree, and guess unless they have a guide.
 
 use std::path::Path;
 
@@ -145,7 +148,8 @@ fn of_function(function: &FunctionFlow, known: &[u64]) -> [u128; N_ARMS] {
 mod tests {
     use super::*;
 
-    /// Edges without additions are a forest, and no forest weighs more than the tree that is chosen by the true weights.
+    /// Edges without additions are a forest, and no forest weighs more than the tree that is chosen
+    /// by the true weights.
     #[test]
     fn nothing_adds_less_than_the_tree_of_what_ran() {
         let arm = |name: &str| names().iter().position(|&each| each == name).expect("an arm");

@@ -1,6 +1,7 @@
 //! BOLT: one program laid out by several profiles.
 //!
-//! BOLT finds its runtime library by the folder that it is called in, so that it is called where it is installed.
+//! BOLT finds its runtime library by the folder that it is called in, so that it is called where it
+//! is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

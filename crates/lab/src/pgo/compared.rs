@@ -14,8 +14,9 @@ use crate::table::{Table, grouped};
 /// Share of the reference's reduction of taken branches that ours must reach.
 const MIN_SHARE: f64 = 0.95;
 
-/// One build. The first of several is the one that others are compared with, the second the same again, the third the reference, and what
-/// is called ours has to come near to it. Builds of the same name differ by chance.
+/// One build. The first of several is the one that others are compared with, the second the same
+/// again, the third the reference, and what is called ours has to come near to it. Builds of the
+/// same name differ by chance.
 #[derive(Clone, Debug)]
 pub struct Arm {
     pub name: &'static str,
@@ -49,7 +50,8 @@ impl Comparison {
         Ok(Comparison { arms, executed, ratios })
     }
 
-    /// Whether one of ours comes near enough to the reference: several builds of one name by their mean.
+    /// Whether one of ours comes near enough to the reference: several builds of one name by their
+    /// mean.
     pub fn holds(&self) -> bool {
         self.shares().iter().any(|(name, shares)| name.starts_with("ours") && mean(shares) >= MIN_SHARE)
     }

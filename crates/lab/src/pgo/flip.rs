@@ -1,14 +1,16 @@
-//! Profiles with the bias of every conditional branch inverted: what was taken falls through, and the reverse.
+//! Profiles with the bias of every conditional branch inverted: what was taken falls through, and
+//! the reverse.
 //!
-//! Only the two counts of each branch change places. Flow is no longer conserved then; what reads the profile has to make the best of it, as
-//! of every wrong profile.
+//! Only the two counts of each branch change places. Flow is no longer conserved then; what reads
+//! the profile has to make the best of it, as of every wrong profile.
 
 use profile::Profile;
 use profile::model::{BlockEnd, EdgeKind};
 
 use crate::pgo::code::{Branch, Code};
 
-/// Flips a profile of BOLT: records `1 function offset 1 function offset mispredictions count`. Others are left as they are.
+/// Flips a profile of BOLT: records `1 function offset 1 function offset mispredictions count`.
+/// Others are left as they are.
 pub fn fdata(text: &str, code: &Code) -> String {
     let flipped = |line: &str| flipped_record(line, code).unwrap_or_else(|| line.to_owned()) + "\n";
     text.lines().map(flipped).collect()

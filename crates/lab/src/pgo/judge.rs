@@ -1,10 +1,12 @@
 //! The judge: how many branches a program takes on given work, as callgrind counts them.
 //!
-//! A profile judges itself when an optimizer states its effect by the profile that it was given. So the resulting programs are run, all
-//! on the same work, under an observer that knows no profile: the number of branches taken is the number under the exact profile of that
-//! work. Counted are jumps, direct, conditional and computed, in the program's own file; not calls and returns. callgrind shows a jump
-//! into a part of a function that was split off as a call, so the instruction decides what it is. It takes only one section of a file
-//! for its code, and BOLT makes several: the others are found in the object of no name, at the addresses where they were loaded.
+//! A profile judges itself when an optimizer states its effect by the profile that it was given. So
+//! the resulting programs are run, all on the same work, under an observer that knows no profile:
+//! the number of branches taken is the number under the exact profile of that work. Counted are
+//! jumps, direct, conditional and computed, in the program's own file; not calls and returns.
+//! callgrind shows a jump into a part of a function that was split off as a call, so the
+//! instruction decides what it is. It takes only one section of a file for its code, and BOLT makes
+//! several: the others are found in the object of no name, at the addresses where they were loaded.
 
 use std::fs;
 use std::path::Path;
@@ -55,8 +57,9 @@ fn count(recording: &Recording, program: &Object, code: &Code) -> anyhow::Result
     Ok(executed)
 }
 
-/// How much higher than in the file addresses of [`UNKNOWN_OBJECT`] are. Where the program goes there by direct jumps and calls, the
-/// instruction says which address of the file that is. Nothing if it never goes there.
+/// How much higher than in the file addresses of [`UNKNOWN_OBJECT`] are. Where the program goes
+/// there by direct jumps and calls, the instruction says which address of the file that is. Nothing
+/// if it never goes there.
 fn bias(recording: &Recording, program: &Object, code: &Code) -> anyhow::Result<Option<u64>> {
     let mut found = None;
     for transition in program.jumps.keys().chain(program.calls.keys()) {
@@ -71,7 +74,8 @@ fn bias(recording: &Recording, program: &Object, code: &Code) -> anyhow::Result<
 }
 
 impl Executed {
-    /// Adds what ran in an object at addresses of the program's code, which are higher than in the file by `bias`.
+    /// Adds what ran in an object at addresses of the program's code, which are higher than in the
+    /// file by `bias`.
     fn add(&mut self, object: &Object, code: &Code, bias: u64) -> anyhow::Result<()> {
         let instruction = |at: Svma| code.instruction(at.0.wrapping_sub(bias));
         let jumps = object.jumps.iter().map(|(transition, count)| (transition.from, count.taken));

@@ -1,9 +1,10 @@
 //! What a sampled profile is worth to an optimizer.
 //!
-//! Programs are compiled from Debian source and optimized after profiles of the same work: by BOLT with its own exact profile, with one that
-//! `strobe record` sampled at its defaults, and with the exact one flipped; by clang with a reference recording, with the sampled
-//! one, and with the reference flipped. The results are compared on other runs of the same kind of work: by branches taken, which is
-//! deterministic and what decides ([`judge`]), and by CPU time ([`speed`]).
+//! Programs are compiled from Debian source and optimized after profiles of the same work: by BOLT
+//! with its own exact profile, with one that `strobe record` sampled at its defaults, and with the
+//! exact one flipped; by clang with a reference recording, with the sampled one, and with the
+//! reference flipped. The results are compared on other runs of the same kind of work: by branches
+//! taken, which is deterministic and what decides ([`judge`]), and by CPU time ([`speed`]).
 
 mod bolt;
 mod code;

@@ -32,7 +32,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records a program at least `min_runs` times, until enough edges were seen; `options` are for `strobe record`.
+    /// Records a program at least `min_runs` times, until enough edges were seen; `options` are for
+    /// `strobe record`.
     pub fn record(
         &self,
         program: &Path,

@@ -1,11 +1,13 @@
 //! `clang -fprofile-sample-use`: one program compiled with several profiles by source line.
 //!
-//! There is no second source of such profiles here, so that our sampled profile is compared with an exact one that strobe records, too (or
-//! by whatever options it is told); both go through the same exporter and the same loader of LLVM.
+//! There is no second source of such profiles here, so that our sampled profile is compared with an
+//! exact one that strobe records, too (or by whatever options it is told); both go through the same
+//! exporter and the same loader of LLVM.
 //!
-//! What the compiler inlines hangs on thresholds, so that profiles which hardly differ give programs that do. Several recordings are therefore
-//! compiled and judged, each by itself, and beside them as many variants of the reference with counts that are off by at most one
-//! percent at random: what these reach is what chance alone does.
+//! What the compiler inlines hangs on thresholds, so that profiles which hardly differ give
+//! programs that do. Several recordings are therefore compiled and judged, each by itself, and
+//! beside them as many variants of the reference with counts that are off by at most one percent at
+//! random: what these reach is what chance alone does.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,8 +23,9 @@ use crate::pgo::workshop::{Compiler, Workshop, succeed};
 const COMPILER: Compiler =
     Compiler { c: "clang-19", cpp: "clang++-19", flags: "-O2 -gline-tables-only -fdebug-info-for-profiling", link: "" };
 
-/// Has the compiler make the counts of a function consistent before it uses them, by the least change (*profi*). Otherwise it takes them as they are, and
-/// the smallest difference between two blocks that run equally often decides between layouts.
+/// Has the compiler make the counts of a function consistent before it uses them, by the least
+/// change (*profi*). Otherwise it takes them as they are, and the smallest difference between two
+/// blocks that run equally often decides between layouts.
 const INFERENCE: &str = "-mllvm -sample-profile-use-profi";
 
 /// Version of the compiler.
@@ -34,8 +37,8 @@ pub fn version() -> anyhow::Result<String> {
 /// Largest relative change of a count in a variant of the reference.
 const JITTER: f64 = 0.01;
 
-/// The program compiled with the reference and its variants, with our profiles, and with the reference flipped. Returns what the
-/// recordings took, the reference last.
+/// The program compiled with the reference and its variants, with our profiles, and with the
+/// reference flipped. Returns what the recordings took, the reference last.
 pub fn arms(
     workshop: &Workshop,
     recorder: &Recorder,

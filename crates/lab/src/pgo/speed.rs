@@ -1,7 +1,7 @@
 //! CPU time of programs that do the same work, by many short runs in turn.
 //!
-//! Each round runs every program once, in changing order; the ratios to the first within a round are what counts, as in
-//! [`crate::units`].
+//! Each round runs every program once, in changing order; the ratios to the first within a round
+//! are what counts, as in [`crate::units`].
 
 use std::fs;
 use std::path::{Path, PathBuf};

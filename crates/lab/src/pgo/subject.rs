@@ -1,7 +1,8 @@
 //! The programs: where their source comes from, how they are compiled, what they are given to do.
 //!
-//! A program is compiled from its Debian source package by a few lines of shell, so that compiler and flags are free to choose. Each
-//! has one kind of work in two sizes: some 15 s to learn from, and some 0.2 to 1 s to be judged by, which is part of the former.
+//! A program is compiled from its Debian source package by a few lines of shell, so that compiler
+//! and flags are free to choose. Each has one kind of work in two sizes: some 15 s to learn from,
+//! and some 0.2 to 1 s to be judged by, which is part of the former.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ pub struct Subject {
     pub package: &'static str,
     /// What is to be done once in the source folder.
     pub prepare: &'static str,
-    /// Compiles: `$CC`, `$CXX`, `$FLAGS`, `$LINK` and `$JOBS` say how, `$SRC` is the source, `$OUT` the program to make. Runs in a folder of
-    /// its own.
+    /// Compiles: `$CC`, `$CXX`, `$FLAGS`, `$LINK` and `$JOBS` say how, `$SRC` is the source, `$OUT`
+    /// the program to make. Runs in a folder of its own.
     pub compile: &'static str,
     work: Work,
 }
@@ -49,7 +50,8 @@ pub const SUBJECTS: [Subject; 3] = [
         name: "lua",
         package: "lua5.4",
         prepare: "echo '#define DEB_HOST_MULTIARCH \"x86_64-linux-gnu\"' >src/lua5.4-deb-multiarch.h",
-        // Hashes of strings are seeded by time and addresses otherwise, so that no two runs would do the same.
+        // Hashes of strings are seeded by time and addresses otherwise, so that no two runs would
+        // do the same.
         compile: "$CC $FLAGS -DLUA_COMPAT_5_3 -DLUA_USE_LINUX '-Dluai_makeseed(L)=0x5eed' $(ls \"$SRC\"/src/*.c | grep -v /luac.c) $LINK -Wl,-E -o \"$OUT\" -lm -ldl",
         work: Work::Lua { rounds: [4000, 40] },
     },

@@ -1,7 +1,8 @@
 //! Sources and compilers: from the name of a Debian source package to programs.
 //!
-//! Source packages are fetched with lists of their own below the folder, so that nothing of the system's settings is touched. Programs
-//! compiled without a profile are kept for the next run; what depends on a profile is made anew.
+//! Source packages are fetched with lists of their own below the folder, so that nothing of the
+//! system's settings is touched. Programs compiled without a profile are kept for the next run;
+//! what depends on a profile is made anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,15 @@
 //! The Monte Carlo experiments of the paper on stratified sampling (section 3.3): claims S1 and S2.
 //!
-//! A stream of N tuples has t = 0.3 N copies of one tuple p, in random order. Samplers of rate 10 see the stream, and t is estimated from their
-//! messages: by the sum of the weights of messages that have p. The error is |t - EST| / EST, averaged over 2500 streams.
+//! A stream of N tuples has t = 0.3 N copies of one tuple p, in random order. Samplers of rate 10
+//! see the stream, and t is estimated from their messages: by the sum of the weights of messages
+//! that have p. The error is |t - EST| / EST, averaged over 2500 streams.
 //!
-//! The paper does not say what the other 70 % of the tuples are, nor how many strata there are; both matter, so both are varied. Every stream
-//! has a new hash function.
+//! The paper does not say what the other 70 % of the tuples are, nor how many strata there are;
+//! both matter, so both are varied. Every stream has a new hash function.
 //!
-//! For samplers with a counter there is a second estimate, by *ratio*: the length of the stratum, which is known, times the share of p in its
-//! messages. The sum of counts is what the paper describes, the ratio is what explains its results; see [`report`].
+//! For samplers with a counter there is a second estimate, by *ratio*: the length of the stratum,
+//! which is known, times the share of p in its messages. The sum of counts is what the paper
+//! describes, the ratio is what explains its results; see [`report`].
 
 pub mod report;
 
@@ -90,7 +92,8 @@ fn copies_of_p(length: u64) -> u64 {
     length * 3 / 10
 }
 
-/// The mean error of each estimate. By the paper's definition an estimate of 0 has no error; such streams are left out.
+/// The mean error of each estimate. By the paper's definition an estimate of 0 has no error; such
+/// streams are left out.
 fn mean_errors(settings: Settings, length: u64, mix: Mix, estimates: impl Fn(&[u64], u64) -> Vec<f64>) -> Vec<f64> {
     let mut random = fastrand::Rng::with_seed(settings.seed ^ length);
     let t = copies_of_p(length);
@@ -191,7 +194,8 @@ mod tests {
         assert_eq!(count(Mix::Distinct), (300, 701));
     }
 
-    /// The errors that theory predicts for long streams: R has sqrt(30 / N) standard deviation, P sqrt(21 / N), a perfect stratum none.
+    /// The errors that theory predicts for long streams: R has sqrt(30 / N) standard deviation, P
+    /// sqrt(21 / N), a perfect stratum none.
     #[test]
     fn errors_are_those_of_theory() {
         let strata = TableSize::new(1 << 16).unwrap();

@@ -1,8 +1,10 @@
 //! Tables, plots and verdicts of the Monte Carlo experiments.
 //!
-//! **Test of S1.** At each of the lengths, independent streams give a mean error for each sampler. Of two samplers, the logarithm of the ratio of
-//! mean errors is averaged over the lengths; its 99 % interval is by Student's t. Two samplers are *alike* if the interval lies within 5 %
-//! of equality; otherwise one is *worse* if the interval excludes equality, and if not, the matter is undecided.
+//! **Test of S1.** At each of the lengths, independent streams give a mean error for each sampler.
+//! Of two samplers, the logarithm of the ratio of mean errors is averaged over the lengths; its 99
+//! % interval is by Student's t. Two samplers are *alike* if the interval lies within 5 % of
+//! equality; otherwise one is *worse* if the interval excludes equality, and if not, the matter is
+//! undecided.
 
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
@@ -201,7 +203,8 @@ fn index_of(name: &str) -> usize {
     SAMPLERS.iter().position(|sampler| *sampler == name).expect("one of the samplers")
 }
 
-/// The mean over all lengths of the logarithm of the ratio of errors, and half the width of its 99 % interval.
+/// The mean over all lengths of the logarithm of the ratio of errors, and half the width of its 99
+/// % interval.
 fn log_ratio(errors: &[Vec<f64>], worse: usize, better: usize) -> (f64, f64) {
     /// Student's t for 19 degrees of freedom, two-sided 99 %.
     const T: f64 = 2.861;
@@ -258,7 +261,8 @@ pub fn s2(settings: Settings, threads: Threads) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// Where a falling curve passes 4 %, if it does: between two lengths the error falls as a power of the length.
+/// Where a falling curve passes 4 %, if it does: between two lengths the error falls as a power of
+/// the length.
 fn crossing(curve: &[(f64, f64)]) -> Option<f64> {
     curve.windows(2).find_map(|pair| {
         let [(length, error), (next_length, next_error)] = pair else { return None };

@@ -1,13 +1,17 @@
-//! Whether error bars are honest: how often the 95 % interval of an estimate contains the exact count.
+//! Whether error bars are honest: how often the 95 % interval of an estimate contains the exact
+//! count.
 //!
-//! Two intervals are judged. That of the **share** of an event in all executed blocks has the error of chance and [`Profile::mix_error`]; that of its
-//! **count** has [`Profile::scale_error`] besides. All counts of a recording share the latter, so that its intervals hold the truth together or
-//! not at all; only over many programs can their honesty be seen.
+//! Two intervals are judged. That of the **share** of an event in all executed blocks has the error
+//! of chance and [`Profile::mix_error`]; that of its **count** has [`Profile::scale_error`]
+//! besides. All counts of a recording share the latter, so that its intervals hold the truth
+//! together or not at all; only over many programs can their honesty be seen.
 //!
-//! An event that few bursts can have seen says nothing about that. Judged are those whose estimate rests on at least `min_bursts` bursts: the number
-//! of bursts that, with equal counts, would leave the chance that the estimate states, `value^2 / variance`. How often an event
-//! happened does not tell in how many bursts it is to be expected: what happens a million times in the first millisecond is in one burst or none.
-//! What was seen and has no exact count is not judged: it is code that the exact recording did not count.
+//! An event that few bursts can have seen says nothing about that. Judged are those whose estimate
+//! rests on at least `min_bursts` bursts: the number of bursts that, with equal counts, would leave
+//! the chance that the estimate states, `value^2 / variance`. How often an event happened does not
+//! tell in how many bursts it is to be expected: what happens a million times in the first
+//! millisecond is in one burst or none. What was seen and has no exact count is not judged: it is
+//! code that the exact recording did not count.
 
 use rustc_hash::FxHashMap;
 

@@ -1,17 +1,21 @@
 //! How well a sampled profile agrees with the exact one of the same program and input.
 //!
-//! Rows are matched by key, not by handle: [`compare`] numbers the rows of both profiles in common and hands pairs of figures to the
-//! metrics. Rows that only one profile has count as 0 in the other.
+//! Rows are matched by key, not by handle: [`compare`] numbers the rows of both profiles in common
+//! and hands pairs of figures to the metrics. Rows that only one profile has count as 0 in the
+//! other.
 //!
-//! * **Overlap**: `sum over x of min(share_P(x), share_Q(x))`, share = count / total; 1 is identical. Over edges it is the *absolute
-//!   overlap* of edge profiles.
-//! * **Relative overlap**: per conditional branch `1 - |bias_exact - bias_estimated|`, weighted by the exact count of the branch. A branch
-//!   that was never sampled has the estimated bias 0.5.
-//! * **Wall weight matching**: paths weigh their flow, `frequency * branches`. Hot are those above [`HOT_FLOW_SHARE`] of all flow. Of the
-//!   paths with the largest estimated flow as many are taken as there are hot ones; the accuracy is the exact flow of those that are in
-//!   both sets over that of the hot ones.
-//! * **Element-wise error**: `sum |e(x) - n(x)| / sum n(x)`, with the estimate scaled to the same total.
-//! * **Hot error**: the fraction of the true top [`HOT_ELEMENTS_SHARE`] of elements that are not in the estimated top of the same size.
+//! * **Overlap**: `sum over x of min(share_P(x), share_Q(x))`, share = count / total; 1 is
+//!   identical. Over edges it is the *absolute overlap* of edge profiles.
+//! * **Relative overlap**: per conditional branch `1 - |bias_exact - bias_estimated|`, weighted by
+//!   the exact count of the branch. A branch that was never sampled has the estimated bias 0.5.
+//! * **Wall weight matching**: paths weigh their flow, `frequency * branches`. Hot are those above
+//!   [`HOT_FLOW_SHARE`] of all flow. Of the paths with the largest estimated flow as many are taken
+//!   as there are hot ones; the accuracy is the exact flow of those that are in both sets over that
+//!   of the hot ones.
+//! * **Element-wise error**: `sum |e(x) - n(x)| / sum n(x)`, with the estimate scaled to the same
+//!   total.
+//! * **Hot error**: the fraction of the true top [`HOT_ELEMENTS_SHARE`] of elements that are not in
+//!   the estimated top of the same size.
 
 mod honesty;
 mod pairs;
@@ -33,10 +37,12 @@ pub const HOT_ELEMENTS_SHARE: f64 = 0.15;
 /// Bias of a branch about which nothing is known.
 const UNKNOWN_BIAS: f64 = 0.5;
 
-/// All metrics. Overlaps and matching are 1 at best, errors 0; nothing if the exact profile has nothing of the kind, as one of blocks has no paths.
+/// All metrics. Overlaps and matching are 1 at best, errors 0; nothing if the exact profile has
+/// nothing of the kind, as one of blocks has no paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
-    /// Estimated over exact number of executed blocks; 1 is best. All other metrics compare shares, and do not depend on it.
+    /// Estimated over exact number of executed blocks; 1 is best. All other metrics compare shares,
+    /// and do not depend on it.
     pub scale: f64,
     /// Overlap of block counts.
     pub block_overlap: Option<f64>,
@@ -106,7 +112,8 @@ struct Side<'a> {
 impl<'a> Common<'a> {
     fn of(exact: &'a Profile, sampled: &'a Profile) -> Common<'a> {
         let mut keys = Keys::default();
-        // The sampled profile comes first: ties between estimates are then broken by its order, which knows nothing of the truth.
+        // The sampled profile comes first: ties between estimates are then broken by its order,
+        // which knows nothing of the truth.
         let sampled = Side { profile: sampled, handles: keys.handles(sampled) };
         let exact = Side { profile: exact, handles: keys.handles(exact) };
         Common { exact, sampled }

@@ -29,7 +29,8 @@ pub(super) fn scale(pairs: &[Pair]) -> f64 {
     if exact == sampled { 1.0 } else { sampled / exact }
 }
 
-/// Sum of absolute differences over the sum of exact figures, the sampled ones scaled to the same total. Nothing sampled is all wrong.
+/// Sum of absolute differences over the sum of exact figures, the sampled ones scaled to the same
+/// total. Nothing sampled is all wrong.
 pub(super) fn element_wise_error(pairs: &[Pair]) -> f64 {
     let (exact, sampled) = totals(pairs);
     if exact <= 0.0 {
@@ -39,7 +40,8 @@ pub(super) fn element_wise_error(pairs: &[Pair]) -> f64 {
     pairs.iter().map(|pair| (pair.sampled * factor - pair.exact).abs()).sum::<f64>() / exact
 }
 
-/// Fraction of the true top `hot_share` of elements (rounded up, of those that happened) missing in the estimated top of the same size.
+/// Fraction of the true top `hot_share` of elements (rounded up, of those that happened) missing in
+/// the estimated top of the same size.
 pub(super) fn hot_error(pairs: &[Pair], hot_share: f64) -> f64 {
     let happened = pairs.iter().filter(|pair| 0.0 < pair.exact).count();
     let n_hot = (happened as f64 * hot_share).ceil() as usize;
@@ -53,8 +55,8 @@ pub(super) fn hot_error(pairs: &[Pair], hot_share: f64) -> f64 {
     missed as f64 / n_hot as f64
 }
 
-/// Wall's weight matching: the exact weight of hot elements among the top estimated ones, over that of all hot elements. Nothing if there is nothing
-/// to judge by.
+/// Wall's weight matching: the exact weight of hot elements among the top estimated ones, over that
+/// of all hot elements. Nothing if there is nothing to judge by.
 pub(super) fn wall_weight(pairs: &[Pair], hot_share: f64) -> Option<f64> {
     let total = totals(pairs).0;
     if total <= 0.0 {
@@ -119,7 +121,8 @@ mod tests {
 
     #[test]
     fn hot_elements_are_the_top_by_number() {
-        // 20 elements happened, so that the top 15 % are 3: those of 20, 19 and 18. The estimate has 20, 18 and 1 on top.
+        // 20 elements happened, so that the top 15 % are 3: those of 20, 19 and 18. The estimate
+        // has 20, 18 and 1 on top.
         let mut figures: Vec<(f64, f64)> = (1..=20).map(|n| (f64::from(n), f64::from(n))).collect();
         figures[18].1 = 0.5;
         figures[0].1 = 100.0;

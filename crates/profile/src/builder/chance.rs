@@ -1,14 +1,17 @@
 //! How far counts are off by chance, kept up to date burst by burst.
 //!
-//! Half the sum of distances between found and true shares is what a profile lacks of full overlap. An event that independent bursts `b` saw `n_b` times
-//! each has the standard deviation `sqrt(sum of n_b^2)`, and the mean distance of a normal number from its mean is `sqrt(2/pi)` of that. So the expected lack is
+//! Half the sum of distances between found and true shares is what a profile lacks of full overlap.
+//! An event that independent bursts `b` saw `n_b` times each has the standard deviation
+//! `sqrt(sum of n_b^2)`, and the mean distance of a normal number from its mean is `sqrt(2/pi)` of
+//! that. So the expected lack is
 //!
 //! ```text
 //! 1/2 sqrt(2/pi)  sum over events of sqrt(sum over b of n_b^2)  /  sum of all n
 //! ```
 //!
-//! An event that one burst saw counts in full. Where most are like that, as many again have not been seen yet (Good 1953), so that they are in it, too. Weights
-//! are left out: this steers a recording while it runs, and costs one square root per event of a burst.
+//! An event that one burst saw counts in full. Where most are like that, as many again have not
+//! been seen yet (Good 1953), so that they are in it, too. Weights are left out: this steers a
+//! recording while it runs, and costs one square root per event of a burst.
 
 use super::events::Event;
 use super::ids::EventId;
@@ -46,7 +49,8 @@ impl Chance {
         sums.deviations += square.sqrt();
     }
 
-    /// What shares of edges or of calling contexts lack of full overlap, whichever is more; nothing if none were seen.
+    /// What shares of edges or of calling contexts lack of full overlap, whichever is more; nothing
+    /// if none were seen.
     pub fn lack(&self) -> Option<f64> {
         [self.contexts, self.edges].into_iter().filter_map(Sums::lack).reduce(f64::max)
     }
@@ -79,7 +83,8 @@ mod tests {
         // Of n bursts, each sees one of two contexts: the share of the first is binomial.
         let bursts: Vec<&[f64]> =
             (0..400).map(|n: usize| if n.is_multiple_of(2) { &[7.0, 0.0][..] } else { &[0.0, 7.0] }).collect();
-        // Its mean distance from 1/2 is sqrt(2/pi) sqrt(1/4 / 400). Squared counts, which do not know the mean, make it larger by sqrt(2).
+        // Its mean distance from 1/2 is sqrt(2/pi) sqrt(1/4 / 400). Squared counts, which do not
+        // know the mean, make it larger by sqrt(2).
         let expected = (2.0 / std::f64::consts::PI).sqrt() * (0.25_f64 / 400.0).sqrt() * 2.0_f64.sqrt();
         assert!((lack(&bursts).unwrap() / expected - 1.0).abs() < 1e-9, "{:?} {expected}", lack(&bursts));
     }

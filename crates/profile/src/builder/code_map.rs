@@ -1,8 +1,10 @@
-//! The code of all modules: numbers for their blocks, loops and functions, and what lies at an address.
+//! The code of all modules: numbers for their blocks, loops and functions, and what lies at an
+//! address.
 //!
-//! Blocks and loops of a module get consecutive numbers when its code arrives, so that a number is a module's first one plus the index.
-//! Functions get a key when they are first met. Ticks can come before the code of their module: an address there is a function of its own
-//! until [`CodeMap::identity`] is asked again, when the profile is made.
+//! Blocks and loops of a module get consecutive numbers when its code arrives, so that a number is
+//! a module's first one plus the index. Functions get a key when they are first met. Ticks can come
+//! before the code of their module: an address there is a function of its own until
+//! [`CodeMap::identity`] is asked again, when the profile is made.
 
 use std::sync::Arc;
 
@@ -62,7 +64,8 @@ enum FunctionPlace {
     Address { module: ModuleId, address: u64 },
 }
 
-/// A function as a profile names it. Address and size are 0 for all of a module's code that no function is known for.
+/// A function as a profile names it. Address and size are 0 for all of a module's code that no
+/// function is known for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FunctionIdentity {
     pub module: ModuleId,
@@ -82,7 +85,8 @@ pub(super) struct Region {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlaceFacts {
     pub region: Region,
-    /// The block that starts right behind the address, where a call whose last byte this is returns to.
+    /// The block that starts right behind the address, where a call whose last byte this is returns
+    /// to.
     pub return_site: BlockRef,
 }
 
@@ -113,8 +117,8 @@ impl CodeMap {
         self.modules.iter().map(|module| &module.facts)
     }
 
-    /// Gives a module its code, the first time. Returns the number of its first block; nothing if there is no such module, or no numbers are
-    /// left.
+    /// Gives a module its code, the first time. Returns the number of its first block; nothing if
+    /// there is no such module, or no numbers are left.
     pub fn set_code(&mut self, module: ModuleId, code: Arc<ModuleCode>) -> Option<BlockRef> {
         let row = self.modules.get_mut(module.index())?;
         if let Some(known) = &row.code {
@@ -277,7 +281,8 @@ impl CodeMap {
         PlaceFacts { region: Region { function, innermost_loop }, return_site }
     }
 
-    /// The region of an address whose function was not known when its region was named; any other as it is.
+    /// The region of an address whose function was not known when its region was named; any other
+    /// as it is.
     pub fn region_now(&self, region: Region) -> Region {
         let FunctionPlace::Address { module, address } = self.functions[region.function.index()] else {
             return region;

@@ -1,7 +1,8 @@
 //! The tree of calling contexts.
 //!
-//! A context is a function as called by its parent. A function that is among the ancestors already gets no new context: the call is
-//! counted as a recursion and leads back to the ancestor, so that the tree is never deeper than there are functions.
+//! A context is a function as called by its parent. A function that is among the ancestors already
+//! gets no new context: the call is counted as a recursion and leads back to the ancestor, so that
+//! the tree is never deeper than there are functions.
 
 use rustc_hash::FxHashMap;
 
@@ -38,7 +39,8 @@ pub(super) struct Descent {
 const NOWHERE: Descent = Descent { to: ContextKey::NONE, event: EventId::NONE };
 
 impl Contexts {
-    /// Where a call of `function` leads from a context; [`ContextKey::NONE`] is outside of all contexts.
+    /// Where a call of `function` leads from a context; [`ContextKey::NONE`] is outside of all
+    /// contexts.
     #[inline]
     pub fn descend(&mut self, events: &mut Events, from: ContextKey, function: FunctionKey) -> Descent {
         if let Some(row) = self.rows.get(from.index())

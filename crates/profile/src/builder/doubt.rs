@@ -1,15 +1,19 @@
 //! How far the time model can be off for reasons that are known.
 //!
-//! Its error in general was found from ordinary programs ([`super::time_model::TimeModel::log_error`]). Two kinds of code are not
-//! ordinary, and each of them can be told from a burst:
+//! Its error in general was found from ordinary programs
+//! ([`super::time_model::TimeModel::log_error`]). Two kinds of code are not ordinary, and each of
+//! them can be told from a burst:
 //!
-//! * **Words that are stored and loaded again.** Some processors take five cycles to forward them, others forward them at once. So
-//!   some bursts are simulated both ways; the truth is somewhere between the two.
-//! * **System calls.** What entering and leaving the kernel costs in user mode, and in cold caches and predictors afterwards, depends on the
-//!   machine, its kernel and what the call does. It is something between nothing and [`SYSTEM_CALL_NS`] each.
+//! * **Words that are stored and loaded again.** Some processors take five cycles to forward them,
+//!   others forward them at once. So some bursts are simulated both ways; the truth is somewhere
+//!   between the two.
+//! * **System calls.** What entering and leaving the kernel costs in user mode, and in cold caches
+//!   and predictors afterwards, depends on the machine, its kernel and what the call does. It is
+//!   something between nothing and [`SYSTEM_CALL_NS`] each.
 //!
-//! Let the logarithm of the native time be anywhere between the ends `l <= 0 <= u`, as far from the model. Its mean
-//! squared distance from the model is `(u^3 - l^3) / 3 (u - l)`, which is added to the variance of the model.
+//! Let the logarithm of the native time be anywhere between the ends `l <= 0 <= u`, as far from the
+//! model. Its mean squared distance from the model is `(u^3 - l^3) / 3 (u - l)`, which is added to
+//! the variance of the model.
 
 use std::ops::AddAssign;
 

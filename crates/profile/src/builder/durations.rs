@@ -1,8 +1,9 @@
 //! How long the bursts of a phase take, in terms of what is expected of them.
 //!
-//! What disturbs a burst makes it longer: the thread is preempted, a page has to be fetched, another program has the cache. On a busy machine
-//! half of all bursts take several times as long as they should, while the fastest take what they take on a quiet one. So the
-//! fast tenth stands for all, at a fixed ratio.
+//! What disturbs a burst makes it longer: the thread is preempted, a page has to be fetched,
+//! another program has the cache. On a busy machine half of all bursts take several times as long
+//! as they should, while the fastest take what they take on a quiet one. So the fast tenth stands
+//! for all, at a fixed ratio.
 
 /// Bursts that make a quantile.
 const MIN_BURSTS: u32 = 8;

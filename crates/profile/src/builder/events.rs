@@ -1,8 +1,9 @@
 //! What is counted, and the counts of one burst.
 //!
-//! Every countable thing is an [`Event`] with a number. A burst counts in a [`Tally`]: an array by event and a list of those that are not
-//! zero. Blocks and edges are not counted one by one as the burst is walked; what is counted is stretches of blocks (whole paths and
-//! pieces of paths), and [`super::trie::Trie::expand`] turns these into blocks and edges once per burst.
+//! Every countable thing is an [`Event`] with a number. A burst counts in a [`Tally`]: an array by
+//! event and a list of those that are not zero. Blocks and edges are not counted one by one as the
+//! burst is walked; what is counted is stretches of blocks (whole paths and pieces of paths), and
+//! [`super::trie::Trie::expand`] turns these into blocks and edges once per burst.
 
 use rustc_hash::FxHashMap;
 

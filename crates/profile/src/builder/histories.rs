@@ -7,7 +7,8 @@ use crate::model::HISTORY_BITS;
 
 const N_HISTORIES: usize = 1 << HISTORY_BITS;
 
-/// Counts per branch: a row of not taken and taken for every history. A row is there for branches that bursts have met.
+/// Counts per branch: a row of not taken and taken for every history. A row is there for branches
+/// that bursts have met.
 #[derive(Debug, Default)]
 pub(super) struct Histories {
     rows: Vec<[[u64; 2]; N_HISTORIES]>,

@@ -15,7 +15,8 @@ macro_rules! ids {
                 self.0 as usize
             }
 
-            /// Of the next row of a table that has `len` rows. Tables with as many rows as there are indices do not fit in memory.
+            /// Of the next row of a table that has `len` rows. Tables with as many rows as there
+            /// are indices do not fit in memory.
             pub fn next(len: usize) -> $name {
                 $name(len as u32)
             }

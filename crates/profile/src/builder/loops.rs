@@ -1,7 +1,8 @@
 //! Visits of loops: how many iterations there are from entry to exit.
 //!
-//! The loops around a block are known from the code; what a burst adds is how often their headers ran since they were entered. The visits
-//! in progress are a stack: those of a frame are the loops around the frame's present block, outermost first.
+//! The loops around a block are known from the code; what a burst adds is how often their headers
+//! ran since they were entered. The visits in progress are a stack: those of a frame are the loops
+//! around the frame's present block, outermost first.
 
 use rustc_hash::FxHashMap;
 

@@ -1,8 +1,9 @@
 //! Builds a [`Profile`] from ticks and bursts, in one pass.
 //!
-//! The caller turns samples into ticks: where the thread was, who had called, and, if the tick started a burst, the blocks that the thread
-//! reached from there. The builder keeps sums only, so that its memory grows with the program's code and not with the length of the run, and
-//! can give the profile of the run so far at any time.
+//! The caller turns samples into ticks: where the thread was, who had called, and, if the tick
+//! started a burst, the blocks that the thread reached from there. The builder keeps sums only, so
+//! that its memory grows with the program's code and not with the length of the run, and can give
+//! the profile of the run so far at any time.
 //!
 //! ```text
 //! tick -> contexts, time            by ticks
@@ -77,7 +78,8 @@ use crate::model::{BlockEnd, ModuleId, Profile, Thread, ThreadId};
 /// Bytes of code that a processor maps at once.
 const PAGE: u64 = 4096;
 
-/// Simulating takes strobe's time, and one burst is like another: one in so many is simulated both with slow and with fast memory.
+/// Simulating takes strobe's time, and one burst is like another: one in so many is simulated both
+/// with slow and with fast memory.
 const BURSTS_PER_SECOND_SIMULATION: u64 = 8;
 
 /// How a profile is built.
@@ -85,10 +87,12 @@ const BURSTS_PER_SECOND_SIMULATION: u64 = 8;
 pub struct Options {
     /// What bursts are of the run.
     pub coverage: Coverage,
-    /// Consecutive ticks that are taken together for errors: many enough for one block not to depend on the one before. Where bursts are
-    /// milliseconds apart, one is enough: two recordings of a program differ as independent bursts would make them.
+    /// Consecutive ticks that are taken together for errors: many enough for one block not to
+    /// depend on the one before. Where bursts are milliseconds apart, one is enough: two recordings
+    /// of a program differ as independent bursts would make them.
     pub block_of_ticks: u32,
-    /// Regions of code (functions and loops) whose bursts are weighted apart; the others are by module.
+    /// Regions of code (functions and loops) whose bursts are weighted apart; the others are by
+    /// module.
     pub max_strata: usize,
     /// How long code takes, watched and not.
     pub times: TimeModel,
@@ -118,7 +122,8 @@ impl Options {
     pub const COMPLETE: Options = Options { coverage: Coverage::Complete, ..Options::SAMPLED };
 }
 
-/// A block of any module: the number of its module's first block, as [`Builder::set_code`] returned it, plus its index.
+/// A block of any module: the number of its module's first block, as [`Builder::set_code`] returned
+/// it, plus its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct BlockRef(pub u32);
@@ -145,7 +150,8 @@ pub struct Tick<'a> {
     pub cpu_ns: u64,
     /// What came of it, for counting.
     pub outcome: &'static str,
-    /// Whether the thread was in the kernel; then `place` is behind the system call, and a burst is not looked at.
+    /// Whether the thread was in the kernel; then `place` is behind the system call, and a burst is
+    /// not looked at.
     pub is_kernel: bool,
     /// Where the thread was.
     pub place: Place,
@@ -289,8 +295,9 @@ impl Builder {
         self.tables.known.code.module(path, build_id)
     }
 
-    /// Gives a module its code and returns the number of its first block. Only the first code counts. Ticks can come before it, bursts in
-    /// it not. Nothing is returned if the module is unknown, or if all numbers are taken.
+    /// Gives a module its code and returns the number of its first block. Only the first code
+    /// counts. Ticks can come before it, bursts in it not. Nothing is returned if the module is
+    /// unknown, or if all numbers are taken.
     pub fn set_code(&mut self, module: ModuleId, code: Arc<ModuleCode>) -> Option<BlockRef> {
         let first = self.tables.known.code.set_code(module, code)?;
         // Functions that only ticks have met so far get their rows by this.
@@ -300,7 +307,8 @@ impl Builder {
         Some(first)
     }
 
-    /// Modules that ticks have met and whose functions are not known, because their code never came.
+    /// Modules that ticks have met and whose functions are not known, because their code never
+    /// came.
     #[must_use]
     pub fn modules_without_functions(&self) -> Vec<ModuleId> {
         self.tables.known.code.modules_without_functions()
@@ -366,8 +374,8 @@ impl Builder {
         assemble::profile(self)
     }
 
-    /// What shares of edges or of calling contexts are expected to lack of full overlap with the true ones by chance, whichever is more. Nothing
-    /// if no burst has seen any.
+    /// What shares of edges or of calling contexts are expected to lack of full overlap with the
+    /// true ones by chance, whichever is more. Nothing if no burst has seen any.
     #[must_use]
     pub fn expected_lack(&self) -> Option<f64> {
         self.chance.lack()

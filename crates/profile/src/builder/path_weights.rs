@@ -1,18 +1,21 @@
 //! What a whole path counts, given that long ones are seen whole more rarely.
 //!
-//! What counts of a burst are `L` intervals between checks: from the first check to the last, or to where the burst ended early. A path begins at a
-//! check; if `c` checks lie between its start and its end, it is seen whole if it starts in one of the first `L - c` of these. So each
-//! that is seen counts `L / (L - c)`. This has the mean of the true count, as long as `c` is below `L`.
+//! What counts of a burst are `L` intervals between checks: from the first check to the last, or to
+//! where the burst ended early. A path begins at a check; if `c` checks lie between its start and
+//! its end, it is seen whole if it starts in one of the first `L - c` of these. So each that is
+//! seen counts `L / (L - c)`. This has the mean of the true count, as long as `c` is below `L`.
 //!
-//! Ends of paths are seen whatever the length of the path. What they exceed the weighted whole paths by is the flow that is on no path that
-//! bursts of this length can see: [`crate::Profile::unobserved_flow`].
+//! Ends of paths are seen whatever the length of the path. What they exceed the weighted whole
+//! paths by is the flow that is on no path that bursts of this length can see:
+//! [`crate::Profile::unobserved_flow`].
 
 use super::Tables;
 use super::events::{Event, Tally};
 use super::ids::EventId;
 use super::walk::Walked;
 
-/// Writes what paths count beyond what was seen of them. `n_intervals` is `L`; without it, everything counts as seen.
+/// Writes what paths count beyond what was seen of them. `n_intervals` is `L`; without it,
+/// everything counts as seen.
 pub(super) fn weigh(tables: &mut Tables, walked: &Walked<'_>, n_intervals: Option<u32>, weights: &mut Tally) {
     let Tables { known, tally, .. } = tables;
     let mut n_extra = 0.0;

@@ -1,10 +1,13 @@
 //! Strata that are of one phase of the program.
 //!
-//! Bursts run through many regions of the code. Where two strata see the same regions in the same shares, their bursts are samples of the same
-//! code, wherever they began. Such strata form a **phase**. Similarity is the sum of `sqrt(p_r q_r)` over regions `r`, with the shares `p`, `q` of the
-//! checks that each has seen in `r`: 1 if they are alike, 0 if they have nothing in common (Bhattacharyya).
+//! Bursts run through many regions of the code. Where two strata see the same regions in the same
+//! shares, their bursts are samples of the same code, wherever they began. Such strata form a
+//! **phase**. Similarity is the sum of `sqrt(p_r q_r)` over regions `r`, with the shares `p`, `q`
+//! of the checks that each has seen in `r`: 1 if they are alike, 0 if they have nothing in common
+//! (Bhattacharyya).
 //!
-//! Strata are taken in order of their bursts; each joins the phase that is most similar to it so far, or begins one.
+//! Strata are taken in order of their bursts; each joins the phase that is most similar to it so
+//! far, or begins one.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,13 @@
-//! How many cycles the instructions of a burst take of a processor that waits for nothing but their inputs.
+//! How many cycles the instructions of a burst take of a processor that waits for nothing but their
+//! inputs.
 //!
-//! Instructions are taken in, [`WIDTH`] each cycle, in the order in which they ran, start when their inputs are ready, and leave in order; at most
-//! [`WINDOW`] are inside. So independent instructions take a fraction of a cycle each, a chain of dependent ones the sum of their
-//! latencies, and short chains hide behind each other as far as the window reaches: what makes one loop three times as fast as
-//! another of the same length. A cycle takes in nothing behind a jump. Caches are taken to have everything, and branches to be
-//! predicted; what mispredictions cost is added elsewhere ([`super::time_model`]).
+//! Instructions are taken in, [`WIDTH`] each cycle, in the order in which they ran, start when
+//! their inputs are ready, and leave in order; at most [`WINDOW`] are inside. So independent
+//! instructions take a fraction of a cycle each, a chain of dependent ones the sum of their
+//! latencies, and short chains hide behind each other as far as the window reaches: what makes one
+//! loop three times as fast as another of the same length. A cycle takes in nothing behind a jump.
+//! Caches are taken to have everything, and branches to be predicted; what mispredictions cost is
+//! added elsewhere ([`super::time_model`]).
 
 use super::BlockRef;
 use super::code_map::{CodeMap, Located};
@@ -13,7 +16,8 @@ use crate::code::{CodeInsn, FIRST_WORD, LOAD_CYCLES, NO_PLACE};
 /// Instructions taken in per cycle; times are kept in this part of a cycle.
 const WIDTH: u64 = 6;
 const WINDOW: usize = 256;
-/// A burst of more blocks than [`MAX_PIECES`] pieces is simulated in part: it would take strobe longer than the program.
+/// A burst of more blocks than [`MAX_PIECES`] pieces is simulated in part: it would take strobe
+/// longer than the program.
 const PIECE_BLOCKS: usize = 256;
 const MAX_PIECES: usize = 6;
 /// Of code whose instructions are not known.
@@ -45,7 +49,8 @@ impl Pipeline {
         Pipeline { is_eager: true, ..Pipeline::new() }
     }
 
-    /// Cycles that the blocks take one after the other; of many, by some pieces of them at equal distances.
+    /// Cycles that the blocks take one after the other; of many, by some pieces of them at equal
+    /// distances.
     pub fn run(&mut self, code: &CodeMap, blocks: &[BlockRef]) -> f64 {
         let start = self.latest;
         self.now = self.now.max(start);

@@ -1,14 +1,17 @@
 //! How far the ticks of a function are to be believed, and how far a model of it.
 //!
-//! The ticks in a function are draws from its blocks in proportion to the time that these take. A model (instructions
-//! executed) says what the proportions should be. It is right about most code, and wrong about code that waits for memory,
-//! divides or mispredicts. So the true proportions are taken to be Dirichlet-distributed around the model's with a
-//! *precision* that nobody knows beforehand: the number of ticks that the model is worth. Each function has its own. How
-//! precisions are distributed over the functions of a program is found from all of them together (empirical Bayes, by
-//! expectation maximization over a grid), and then what the precision of one function can be, given its own ticks.
+//! The ticks in a function are draws from its blocks in proportion to the time that these take. A
+//! model (instructions executed) says what the proportions should be. It is right about most code,
+//! and wrong about code that waits for memory, divides or mispredicts. So the true proportions are
+//! taken to be Dirichlet-distributed around the model's with a *precision* that nobody knows
+//! beforehand: the number of ticks that the model is worth. Each function has its own. How
+//! precisions are distributed over the functions of a program is found from all of them together
+//! (empirical Bayes, by expectation maximization over a grid), and then what the precision of one
+//! function can be, given its own ticks.
 //!
-//! A function whose ticks contradict the model so gets what the ticks say; one with few ticks gets about what the model
-//! says, with an error that is as wide as models are found to be off in this program.
+//! A function whose ticks contradict the model so gets what the ticks say; one with few ticks gets
+//! about what the model says, with an error that is as wide as models are found to be off in this
+//! program.
 
 /// Precisions that are considered.
 const GRID: [f64; 7] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -16,8 +19,8 @@ const GRID: [f64; 7] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 /// Rounds after which the distribution of precisions no longer moves noticeably.
 const N_ROUNDS: usize = 30;
 
-/// What is known of the parts of a function: the ticks in each, and its share by the model. Shares are positive and add up
-/// to 1.
+/// What is known of the parts of a function: the ticks in each, and its share by the model. Shares
+/// are positive and add up to 1.
 pub(super) type Parts = Vec<(f64, f64)>;
 
 /// How probable each precision of the grid is for one function.
@@ -81,7 +84,8 @@ impl Precision {
     }
 }
 
-/// Logarithms of how likely the ticks are for each precision, up to a constant (Dirichlet-multinomial).
+/// Logarithms of how likely the ticks are for each precision, up to a constant
+/// (Dirichlet-multinomial).
 fn likelihood(parts: &Parts) -> [f64; GRID.len()] {
     let n: f64 = parts.iter().map(|&(n, _)| n).sum();
     GRID.map(|precision| {
@@ -105,7 +109,8 @@ fn normalized(weights: [f64; GRID.len()]) -> [f64; GRID.len()] {
     weights.map(|weight| weight / sum)
 }
 
-/// The logarithm of the gamma function of a positive number: Stirling's series, where that is good to ten digits.
+/// The logarithm of the gamma function of a positive number: Stirling's series, where that is good
+/// to ten digits.
 fn ln_gamma(x: f64) -> f64 {
     const LARGE: f64 = 10.0;
     let (mut x, mut below) = (x.max(f64::MIN_POSITIVE), 1.0);

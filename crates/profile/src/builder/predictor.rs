@@ -1,9 +1,11 @@
 //! A branch predictor, to tell which branches cost time.
 //!
-//! Two-bit counters, found by the branch and the outcomes before it: many outcomes, some, few, none, each in a table of its own, as in
-//! predictors of the TAGE family. The one with the longest history that has been met before decides. A branch that was never met is taken to be
-//! predicted: processors meet each branch a thousand times as often as bursts do, and are surprised by what is hard to predict, not by what is new. The
-//! time per miss is fitted to this predictor ([`super::time_model`]).
+//! Two-bit counters, found by the branch and the outcomes before it: many outcomes, some, few,
+//! none, each in a table of its own, as in predictors of the TAGE family. The one with the longest
+//! history that has been met before decides. A branch that was never met is taken to be predicted:
+//! processors meet each branch a thousand times as often as bursts do, and are surprised by what is
+//! hard to predict, not by what is new. The time per miss is fitted to this predictor
+//! ([`super::time_model`]).
 
 use super::histories::BranchRow;
 

@@ -1,18 +1,22 @@
 //! Whether weights say more than chance.
 //!
-//! Weighted counts are right on average, but a program with a thousand regions has few bursts of each, and what their weights add is mostly noise; plain counts of
-//! bursts have less of it, and a bias. Between an estimate that is right on average and one that is steady, the combination of James and Stein (1961) has the least error: with the
-//! variances `v` of the first and its distances `d` to the second, scaled to the same sum,
+//! Weighted counts are right on average, but a program with a thousand regions has few bursts of
+//! each, and what their weights add is mostly noise; plain counts of bursts have less of it, and a
+//! bias. Between an estimate that is right on average and one that is steady, the combination of
+//! James and Stein (1961) has the least error: with the variances `v` of the first and its
+//! distances `d` to the second, scaled to the same sum,
 //!
 //! ```text
 //! share of the second = sum of v / sum of d^2, 1 at most
 //! ```
 //!
-//! Distances that are no larger than their noise mean nothing, and then the second is taken as it is. As in [`super::weights`], the square of the share is
-//! used: where weights do say something, they stay. `docs/lab/accuracy.md` has what it is worth.
+//! Distances that are no larger than their noise mean nothing, and then the second is taken as it
+//! is. As in [`super::weights`], the square of the share is used: where weights do say something,
+//! they stay. `docs/lab/accuracy.md` has what it is worth.
 //!
-//! **Error.** What is steady need not be right. The square of a distance is that of the bias and `v`, on average; so a combination that has moved an estimate by `m`, with the share
-//! `s` of the second, has a squared bias of about `m^2 - s^2 v` beside its variance.
+//! **Error.** What is steady need not be right. The square of a distance is that of the bias and
+//! `v`, on average; so a combination that has moved an estimate by `m`, with the share `s` of the
+//! second, has a squared bias of about `m^2 - s^2 v` beside its variance.
 
 use crate::estimate::Estimate;
 
@@ -45,7 +49,8 @@ impl Shrink {
         weighted + self.share * (self.scale * plain - weighted)
     }
 
-    /// The square of what a combination is wrong by that is so far from a weighted count of this variance.
+    /// The square of what a combination is wrong by that is so far from a weighted count of this
+    /// variance.
     pub fn squared_bias(self, moved: f64, variance: f64) -> f64 {
         (moved * moved - self.share * self.share * variance).max(0.0)
     }

@@ -1,23 +1,26 @@
 //! From the counts of bursts to estimates of the whole run.
 //!
-//! Bursts whose first check is in the same region of the code form a **stratum** `s`, and an event `x` is estimated by the sum over
-//! strata of weighted counts, `N(x) = sum of W_s K_s(x)`; [`super::weights`] says what the weights are. Regions beyond `max_strata`
-//! share one stratum per module.
+//! Bursts whose first check is in the same region of the code form a **stratum** `s`, and an event
+//! `x` is estimated by the sum over strata of weighted counts, `N(x) = sum of W_s K_s(x)`;
+//! [`super::weights`] says what the weights are. Regions beyond `max_strata` share one stratum per
+//! module.
 //!
-//! **Variance.** Bursts that are close in time are alike, so time is cut into blocks of consecutive ticks, and the blocks are taken to be
-//! independent. With the durations `D_s` of the bursts of `s`, `r_s = K_s / D_s` and sums over the `B_s` blocks `b` with bursts of `s`,
+//! **Variance.** Bursts that are close in time are alike, so time is cut into blocks of consecutive
+//! ticks, and the blocks are taken to be independent. With the durations `D_s` of the bursts of
+//! `s`, `r_s = K_s / D_s` and sums over the `B_s` blocks `b` with bursts of `s`,
 //!
 //! ```text
 //! Var N(x) = sum over s of  W_s^2 B_s/(B_s - 1) sum over b of (K_sb - r_s D_sb)^2                   within strata
 //!          + T^2/n (sum over s of p_s (r_s^2 - v_s) - (sum over s of p_s r_s)^2),   p_s = W_s D_s / T       the weights are from n ticks
 //! ```
 //!
-//! The first line has the variance `v_s D_s^2` of `K_s`. It must not be counted again in the second: squares of what was found are larger than those of what is true by the
-//! variance, which for strata of one burst is all there is.
+//! The first line has the variance `v_s D_s^2` of `K_s`. It must not be counted again in the
+//! second: squares of what was found are larger than those of what is true by the variance, which
+//! for strata of one burst is all there is.
 //!
-//! Only sums of `K`, `K^2` and `K D` over blocks are needed for that, kept per stratum and event in a [`Cell`]. A stratum with bursts in
-//! one block only has no residual; its error is taken to be that of `n` independent bursts of which each sees the event or not,
-//! `K_s^2 / n`.
+//! Only sums of `K`, `K^2` and `K D` over blocks are needed for that, kept per stratum and event in
+//! a [`Cell`]. A stratum with bursts in one block only has no residual; its error is taken to be
+//! that of `n` independent bursts of which each sees the event or not, `K_s^2 / n`.
 
 use rustc_hash::FxHashMap;
 
@@ -67,7 +70,8 @@ pub(super) enum StratumPlace {
     RestOfModule(ModuleId),
 }
 
-/// Sums of modelled durations over blocks of ticks. Where only ratios matter, they serve for native ones.
+/// Sums of modelled durations over blocks of ticks. Where only ratios matter, they serve for native
+/// ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct DurationSums {
     n_blocks: f64,
@@ -125,7 +129,8 @@ pub(super) struct Damped {
 }
 
 impl Damped {
-    /// Adds what equal weights are wrong by to the variance of estimates that were made with [`Damped::scales`].
+    /// Adds what equal weights are wrong by to the variance of estimates that were made with
+    /// [`Damped::scales`].
     pub fn add_bias(&self, estimates: &mut [Estimate]) {
         for (estimate, undamped) in estimates.iter_mut().zip(&self.undamped) {
             estimate.variance += self.shrink.squared_bias(estimate.value - undamped.value, undamped.variance);
@@ -250,8 +255,8 @@ impl Strata {
         self.rows.iter().map(|row| row.n_bursts).sum()
     }
 
-    /// How much slower than modelled each stratum is, which is the same in all of a phase. Where too little was measured, bursts are taken to be
-    /// disturbed as all others are.
+    /// How much slower than modelled each stratum is, which is the same in all of a phase. Where
+    /// too little was measured, bursts are taken to be disturbed as all others are.
     pub fn slowness(&self, model: &TimeModel, phases: &[PhaseId]) -> Vec<Slowness> {
         let mut sums = vec![(Ratios::EMPTY, Times::default(), 0.0); phases::count(phases)];
         for (row, phase) in self.rows.iter().zip(phases) {
@@ -282,7 +287,8 @@ impl Strata {
         self.rows.iter().zip(slowness).map(|(row, slowness)| row.times.model_ns * slowness.factor).collect()
     }
 
-    /// Variance of durations within strata, in terms of their squared means: how far one burst can be from the others of its stratum.
+    /// Variance of durations within strata, in terms of their squared means: how far one burst can
+    /// be from the others of its stratum.
     pub fn duration_noise(&self) -> f64 {
         let (mut sum, mut n_all) = (0.0, 0.0);
         for DurationSums { n_blocks, d, d2 } in self.rows.iter().map(Stratum::all_durations) {
@@ -352,7 +358,8 @@ impl Strata {
         estimates
     }
 
-    /// Weights as far as they say more than chance: see [`super::shrink`]. They are judged by the events that are asked for.
+    /// Weights as far as they say more than chance: see [`super::shrink`]. They are judged by the
+    /// events that are asked for.
     pub fn damped(&self, weights: &Weights, n_events: usize, is_judged: impl Fn(EventId) -> bool) -> Damped {
         let mut plain = vec![0.0; n_events];
         for cell in self.cells.iter().filter(|cell| is_judged(cell.event)) {
@@ -384,8 +391,9 @@ impl Strata {
     }
 }
 
-/// The sum of the squared shares that strata have in an event, on average over events of enough bursts to be relied on. A part is an event, the bursts of
-/// a stratum, and what the stratum contributes.
+/// The sum of the squared shares that strata have in an event, on average over events of enough
+/// bursts to be relied on. A part is an event, the bursts of a stratum, and what the stratum
+/// contributes.
 fn concentration(parts: impl Iterator<Item = (usize, f64, f64)>, n_events: usize) -> f64 {
     const MIN_BURSTS: f64 = 10.0;
     let mut sums = vec![(0.0, 0.0, 0.0); n_events];
@@ -412,8 +420,9 @@ fn within(cell: &Cell, weight: &Weight, rate: f64) -> f64 {
 }
 
 impl Weights {
-    /// What the error of the time model makes of counts. With the errors `e` of phases and their shares `q` of all work, the number of all events is off by a
-    /// factor, and the share of an event of phase `i` by another:
+    /// What the error of the time model makes of counts. With the errors `e` of phases and their
+    /// shares `q` of all work, the number of all events is off by a factor, and the share of an
+    /// event of phase `i` by another:
     ///
     /// ```text
     /// C = sum of q^2 e^2                                  variance of the logarithm of the common factor
@@ -421,8 +430,9 @@ impl Weights {
     ///   = e_i^2 (1 - 2 q_i) + C                           that of the share
     /// ```
     ///
-    /// A profile has one figure for the second: the mean over events as bursts see them, each once in a burst however often it happens. Intervals are
-    /// read event by event; a mean by executions would be that of the hottest loop, whose own share is nearly all, and right in any case.
+    /// A profile has one figure for the second: the mean over events as bursts see them, each once
+    /// in a burst however often it happens. Intervals are read event by event; a mean by executions
+    /// would be that of the hottest loop, whose own share is nearly all, and right in any case.
     pub fn model_errors(&self) -> ModelErrors {
         let n_phases = self.rows.iter().map(|row| row.phase.index() + 1).max().unwrap_or(0);
         let mut phases = vec![(0.0, 0.0, 0.0); n_phases];
@@ -445,7 +455,8 @@ impl Weights {
         ModelErrors { scale: common.sqrt(), mix: mix.max(0.0).sqrt() }
     }
 
-    /// The events that one seen event stands for, in strata that hold 95 % of the time that has bursts.
+    /// The events that one seen event stands for, in strata that hold 95 % of the time that has
+    /// bursts.
     pub fn scale_of_most(&self) -> f64 {
         let mut rows: Vec<(f64, f64)> = self.rows.iter().map(|row| (row.scale, row.share)).collect();
         rows.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -501,7 +512,8 @@ mod tests {
         Weight { durations, n_bursts: 10.0, n_events_seen, scale: 1.0, slowness, phase, share: 0.0 }
     }
 
-    /// Most work is in one phase, most events are in the other: it is their share that can be wrong.
+    /// Most work is in one phase, most events are in the other: it is their share that can be
+    /// wrong.
     #[test]
     fn the_error_of_shares_is_that_of_events() {
         let phases = phases::find(&[vec![(0, 1.0)], vec![(1, 1.0)]], &[2.0, 1.0]);

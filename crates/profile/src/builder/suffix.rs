@@ -1,9 +1,9 @@
 //! What a thread did next on the path that a tick found it on.
 //!
-//! A tick falls into the middle of a path. How the path began is not known, but the burst shows how it goes on. Only the
-//! blocks of the interrupted function itself are kept; the functions that it calls on the way are passed over by counting
-//! calls and returns. Where that count fails (longjmp, exceptions, the end of the burst) the suffix stays open: what was
-//! seen of it is still true.
+//! A tick falls into the middle of a path. How the path began is not known, but the burst shows how
+//! it goes on. Only the blocks of the interrupted function itself are kept; the functions that it
+//! calls on the way are passed over by counting calls and returns. Where that count fails (longjmp,
+//! exceptions, the end of the burst) the suffix stays open: what was seen of it is still true.
 
 use super::BlockRef;
 use super::code_map::CodeMap;
@@ -35,7 +35,8 @@ pub(super) enum SuffixEnd {
 }
 
 impl Suffix {
-    /// Follows a burst from its first block, which a tick hit. Returns nothing for a burst without known code.
+    /// Follows a burst from its first block, which a tick hit. Returns nothing for a burst without
+    /// known code.
     pub fn follow(code: &CodeMap, burst: &[BlockRef]) -> Option<Suffix> {
         let mut at = code.block(*burst.first()?)?;
         let mut blocks = vec![at.number()];
@@ -77,7 +78,8 @@ impl Suffix {
         Some(Suffix { blocks: blocks.into(), end })
     }
 
-    /// Whether a path that has these blocks from the suffix's first one on, and ends like this, goes on as the suffix does.
+    /// Whether a path that has these blocks from the suffix's first one on, and ends like this,
+    /// goes on as the suffix does.
     pub fn fits(&self, rest: &[BlockRef], end: SuffixEnd) -> bool {
         match self.end {
             SuffixEnd::Open => rest.starts_with(&self.blocks),

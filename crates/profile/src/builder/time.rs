@@ -1,9 +1,10 @@
 //! CPU time by ticks.
 //!
-//! A tick stands for the CPU time since the one before. What is found at ticks is a sample of what takes the time, and the share of a
-//! function a proportion. Its variance is taken to be that of independent draws, `share * (1 - share) / n`; ticks that are
-//! evenly spaced in time do better than that unless the program keeps time with them. With ticks that stand for
-//! unequal times, n is the number of equal ones that would do as well: `(sum of t)^2 / sum of t^2`.
+//! A tick stands for the CPU time since the one before. What is found at ticks is a sample of what
+//! takes the time, and the share of a function a proportion. Its variance is taken to be that of
+//! independent draws, `share * (1 - share) / n`; ticks that are evenly spaced in time do better
+//! than that unless the program keeps time with them. With ticks that stand for unequal times, n is
+//! the number of equal ones that would do as well: `(sum of t)^2 / sum of t^2`.
 
 use std::ops::AddAssign;
 

@@ -1,26 +1,31 @@
 //! How long bursts would have taken without being watched.
 //!
-//! The time that a burst took says little about that. Its copy of the code is in no cache, its branches in no predictor, its pages are
-//! touched for the first time: where the program takes 0.5 ns per block by itself, a burst takes 5 to 20. To take the cost of
-//! watching off what was measured is to take the difference of two large numbers. So there are two sources, and their errors are known
-//! from programs whose every block was counted:
+//! The time that a burst took says little about that. Its copy of the code is in no cache, its
+//! branches in no predictor, its pages are touched for the first time: where the program takes 0.5
+//! ns per block by itself, a burst takes 5 to 20. To take the cost of watching off what was
+//! measured is to take the difference of two large numbers. So there are two sources, and their
+//! errors are known from programs whose every block was counted:
 //!
-//! * **The model.** Native time is taken to be what a simple processor takes that waits for nothing but the inputs of its instructions
-//!   ([`super::pipeline`]), so much per branch that is hard to predict, by a simulated predictor ([`super::predictor`]), and so much per return or computed jump. This is right within a
-//!   factor of some 1.4, except for code that waits for memory.
-//! * **The measurement**, less the cost of watching: so much per burst, per record, per distinct block and page, per return or computed
-//!   jump. It errs by a share of the whole, [`TimeModel::watch_error`]; only where the program is slow is that less than the difference.
+//! * **The model.** Native time is taken to be what a simple processor takes that waits for nothing
+//!   but the inputs of its instructions ([`super::pipeline`]), so much per branch that is hard to
+//!   predict, by a simulated predictor ([`super::predictor`]), and so much per return or computed
+//!   jump. This is right within a factor of some 1.4, except for code that waits for memory.
+//! * **The measurement**, less the cost of watching: so much per burst, per record, per distinct
+//!   block and page, per return or computed jump. It errs by a share of the whole,
+//!   [`TimeModel::watch_error`]; only where the program is slow is that less than the difference.
 //!
-//! They are combined per phase of the program ([`super::phases`]). Let `x` be the logarithm of true over modelled time, `z` that of measured over modelled time, with the
-//! error `s` that follows from the share. Before anything is measured, `x` is normal with the deviation of the model, or, rarely,
-//! with one that is large enough for memory; what it is afterwards follows by Bayes' rule:
+//! They are combined per phase of the program ([`super::phases`]). Let `x` be the logarithm of true
+//! over modelled time, `z` that of measured over modelled time, with the error `s` that follows
+//! from the share. Before anything is measured, `x` is normal with the deviation of the model, or,
+//! rarely, with one that is large enough for memory; what it is afterwards follows by Bayes' rule:
 //!
 //! ```text
 //! weight of each kind   proportional to   P(kind) N(z; 0, d_kind^2 + s^2)
 //! x of a kind                             z d_kind^2 / (d_kind^2 + s^2), with the variance d_kind^2 s^2 / (d_kind^2 + s^2)
 //! ```
 //!
-//! What is left of the variance is an error that all counts of the phase share: they can be off by a factor, their ratios not.
+//! What is left of the variance is an error that all counts of the phase share: they can be off by
+//! a factor, their ratios not.
 
 use super::doubt::Doubt;
 
@@ -45,13 +50,15 @@ pub struct TimeModel {
     pub watch_page_ns: f64,
     /// and per return, indirect call or indirect jump.
     pub watch_transfer_ns: f64,
-    /// Error of a measured duration less the cost of watching, as a share of the duration. If it is 0, measurements are all that counts.
+    /// Error of a measured duration less the cost of watching, as a share of the duration. If it is
+    /// 0, measurements are all that counts.
     pub watch_error: f64,
     /// What a tick costs besides its burst.
     pub tick_ns: f64,
 }
 
-/// The kinds of code: the share of phases of each, and the deviation in terms of [`TimeModel::log_error`].
+/// The kinds of code: the share of phases of each, and the deviation in terms of
+/// [`TimeModel::log_error`].
 const KINDS: [(f64, f64); 2] = [(0.95, 1.0), (0.05, 5.0)];
 /// Bursts whose common error is twice that of many.
 const FEW_BURSTS: f64 = 8.0;
@@ -107,8 +114,9 @@ impl TimeModel {
         tick_ns: 0.0,
     };
 
-    /// Variance of the logarithm of native time over the model's, of strata of one phase among each other. Between phases none is assumed: to draw them
-    /// together by it made shares worse (`docs/lab/accuracy.md`).
+    /// Variance of the logarithm of native time over the model's, of strata of one phase among each
+    /// other. Between phases none is assumed: to draw them together by it made shares worse
+    /// (`docs/lab/accuracy.md`).
     pub(super) fn stratum_noise(&self) -> f64 {
         const OF_REGIONS: f64 = 0.1;
         if self.is_modelled() { OF_REGIONS } else { 0.0 }

@@ -1,13 +1,15 @@
 //! Paths as a trie of block sequences.
 //!
-//! A **node** is the part of a path that was walked so far; its root says where the path begins and whether that was seen. A **link** is
-//! what happens when control goes from a node's last block to a certain next block: the same every time, except for returns and
-//! jumps to the middle of other functions, which depend on the stack. So one link is worked out once ([`super::links`]) and then
-//! followed as often as the step is made; the two latest of a node are found without hashing, which serves both ways of a branch, and
-//! a call together with its return.
+//! A **node** is the part of a path that was walked so far; its root says where the path begins and
+//! whether that was seen. A **link** is what happens when control goes from a node's last block to
+//! a certain next block: the same every time, except for returns and jumps to the middle of other
+//! functions, which depend on the stack. So one link is worked out once ([`super::links`]) and then
+//! followed as often as the step is made; the two latest of a node are found without hashing, which
+//! serves both ways of a branch, and a call together with its return.
 //!
-//! Paths are acyclic by construction: a step to a block that is on the path already ends it. Paths of more than [`MAX_PATH_BLOCKS`], and
-//! new ones when there are `max_nodes` nodes, are given up: their blocks and edges count, they do not.
+//! Paths are acyclic by construction: a step to a block that is on the path already ends it. Paths
+//! of more than [`MAX_PATH_BLOCKS`], and new ones when there are `max_nodes` nodes, are given up:
+//! their blocks and edges count, they do not.
 
 use rustc_hash::FxHashMap;
 
@@ -103,7 +105,8 @@ pub(super) enum Direction {
     Returning,
 }
 
-/// Loops that a step within a function leaves and enters, and whether it begins another iteration of the one that is left over.
+/// Loops that a step within a function leaves and enters, and whether it begins another iteration
+/// of the one that is left over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LoopChange {
     pub n_left: u16,

@@ -1,22 +1,30 @@
-//! Walking a burst: from blocks in the order in which they were reached to paths, calls, contexts, loops and branch histories.
+//! Walking a burst: from blocks in the order in which they were reached to paths, calls, contexts,
+//! loops and branch histories.
 //!
-//! Most steps are links of the [`super::trie`]. What remains needs the stack of frames: below the frames of functions that the burst saw
-//! being called lie those that the tick found on the thread's stack.
+//! Most steps are links of the [`super::trie`]. What remains needs the stack of frames: below the
+//! frames of functions that the burst saw being called lie those that the tick found on the
+//! thread's stack.
 //!
-//! * A **return** goes behind the call of the topmost frame, whose path goes on; that call may have been made before the burst, and then the
-//!   path's beginning was not seen. A return to the first block of a function is a jump that pretends.
-//! * If it goes behind the call of a deeper frame, or anywhere into a function that has a frame, frames were skipped: by longjmp, or by an
-//!   exception whose handler is there. The paths of the skipped frames have no end. Jumps to the middle of another function are
-//!   treated the same, since that is how longjmp ends; if that has no frame, and functions enter it there, they are tail calls.
-//! * If it goes nowhere that is known, the stack is given up, and the burst goes on as if it began here.
+//! * A **return** goes behind the call of the topmost frame, whose path goes on; that call may have
+//!   been made before the burst, and then the path's beginning was not seen. A return to the first
+//!   block of a function is a jump that pretends.
+//! * If it goes behind the call of a deeper frame, or anywhere into a function that has a frame,
+//!   frames were skipped: by longjmp, or by an exception whose handler is there. The paths of the
+//!   skipped frames have no end. Jumps to the middle of another function are treated the same,
+//!   since that is how longjmp ends; if that has no frame, and functions enter it there, they are
+//!   tail calls.
+//! * If it goes nowhere that is known, the stack is given up, and the burst goes on as if it began
+//!   here.
 //!
-//! **Checks** are entries of functions and ends of paths by back edges. They are the measure of length of a burst and of what a path
-//! spans: `long_paths` has the paths that saw checks go by between their start and end, because a call was on the way.
+//! **Checks** are entries of functions and ends of paths by back edges. They are the measure of
+//! length of a burst and of what a path spans: `long_paths` has the paths that saw checks go by
+//! between their start and end, because a call was on the way.
 //!
-//! **The ends.** A tick falls anywhere between two checks, and a burst that used up its checks ends at one. What is counted of a sample is what
-//! lies between the first check and the last: then code right behind a check and right before one is seen equally often. The
-//! last block was reached but not executed. [`Taken`] can leave out some of the intervals between checks; paths are cut where counting
-//! stops and starts.
+//! **The ends.** A tick falls anywhere between two checks, and a burst that used up its checks ends
+//! at one. What is counted of a sample is what lies between the first check and the last: then code
+//! right behind a check and right before one is seen equally often. The last block was reached but
+//! not executed. [`Taken`] can leave out some of the intervals between checks; paths are cut where
+//! counting stops and starts.
 
 mod stray;
 
@@ -166,7 +174,8 @@ impl Walker {
         self.restart_callers(tables);
     }
 
-    /// Walks on, and counts one in so many intervals between checks. At a check, a path begins; only callers are in the middle of theirs.
+    /// Walks on, and counts one in so many intervals between checks. At a check, a path begins;
+    /// only callers are in the middle of theirs.
     fn walk_in_part(&mut self, tables: &mut Tables, blocks: impl Iterator<Item = BlockRef>, taken: Taken) {
         for next in blocks {
             let n_before = self.n_checks;

@@ -1,18 +1,22 @@
 //! Weights of bursts: how many bursts of the whole run each one stands for.
 //!
-//! Let the run be divided by its checks into intervals. If a burst were started in every interval, each event would be seen by the `L` bursts
-//! that start in the `L` intervals before it, so that counts divided by `L` are exact. Ticks choose intervals by their time. So a burst must
-//! be weighted by the number of intervals like the one that its tick fell into over the number of bursts that began in such
-//! intervals, and **strata** are made of bursts whose first check is in the same region of the code. With `N_s` the number of intervals that end
-//! in a check in `s`, and `L_s` the checks that all bursts of `s` count,
+//! Let the run be divided by its checks into intervals. If a burst were started in every interval,
+//! each event would be seen by the `L` bursts that start in the `L` intervals before it, so that
+//! counts divided by `L` are exact. Ticks choose intervals by their time. So a burst must be
+//! weighted by the number of intervals like the one that its tick fell into over the number of
+//! bursts that began in such intervals, and **strata** are made of bursts whose first check is in
+//! the same region of the code. With `N_s` the number of intervals that end in a check in `s`, and
+//! `L_s` the checks that all bursts of `s` count,
 //!
 //! ```text
 //! W_s = N_s / L_s
 //! ```
 //!
-//! What is the number of intervals? Known are the time `T_s` of all ticks in such intervals, the durations `D_s` of the bursts, and the checks `K_sr`
-//! in region `r` that the bursts of `s` saw after their first. If bursts stayed where they began, `N_s` would be `T_s L_s / D_s`. But a burst that begins in fast code and runs
-//! on into slow code has a long duration that says nothing about where it began. Two conditions hold on average of the true numbers:
+//! What is the number of intervals? Known are the time `T_s` of all ticks in such intervals, the
+//! durations `D_s` of the bursts, and the checks `K_sr` in region `r` that the bursts of `s` saw
+//! after their first. If bursts stayed where they began, `N_s` would be `T_s L_s / D_s`. But a
+//! burst that begins in fast code and runs on into slow code has a long duration that says nothing
+//! about where it began. Two conditions hold on average of the true numbers:
 //!
 //! ```text
 //! N_r = sum over s of  W_s K_sr            checks are events, whose number weighted bursts must give
@@ -20,19 +24,25 @@
 //!                                          T_r / N_r is the time of an interval; intervals add up to bursts, the first of which is cut in half
 //! ```
 //!
-//! The first says how often code that bursts run through together is run, whatever its speed; it is a Markov chain that
-//! takes bursts for steps. But it says little about code in phases that bursts do not leave, of which the second knows all. They
-//! are imposed in turn, the second by the iteration of Richardson (1972) and Lucy (1974), which keeps numbers positive.
-//! A few rounds do: what mixes within a burst converges at once, and what does not is not to be decided by the few bursts that cross.
+//! The first says how often code that bursts run through together is run, whatever its speed; it is
+//! a Markov chain that takes bursts for steps. But it says little about code in phases that bursts
+//! do not leave, of which the second knows all. They are imposed in turn, the second by the
+//! iteration of Richardson (1972) and Lucy (1974), which keeps numbers positive. A few rounds do:
+//! what mixes within a burst converges at once, and what does not is not to be decided by the few
+//! bursts that cross.
 //!
-//! **Chance.** The weight of a stratum with one burst is as wrong as the time of one burst. So weights are drawn together, in logarithms, as far as they differ
-//! no more than chance would make them differ (empirical Bayes, Efron and Morris 1973): those of strata towards that of their phase, and those of phases towards
-//! that of all. With the variance `t` of true weights, which is what the weights found have beyond their noise `e`, a weight keeps all but the square of
-//! `e / (t + e)` of its distance. (Without the square the error is least on average, but means of rare events would be off by some percent.)
+//! **Chance.** The weight of a stratum with one burst is as wrong as the time of one burst. So
+//! weights are drawn together, in logarithms, as far as they differ no more than chance would make
+//! them differ (empirical Bayes, Efron and Morris 1973): those of strata towards that of their
+//! phase, and those of phases towards that of all. With the variance `t` of true weights, which is
+//! what the weights found have beyond their noise `e`, a weight keeps all but the square of
+//! `e / (t + e)` of its distance. (Without the square the error is least on average, but means of
+//! rare events would be off by some percent.)
 //!
-//! **The model.** Bursts of one phase run through the same code, wherever they began; so if the time model says that strata of a phase differ much, it is often
-//! the model that is wrong about the region in which they began. That error, of variance `m`, does not become less with the number of bursts. Of what
-//! chance leaves, a stratum keeps `t / (t + m)`.
+//! **The model.** Bursts of one phase run through the same code, wherever they began; so if the
+//! time model says that strata of a phase differ much, it is often the model that is wrong about
+//! the region in which they began. That error, of variance `m`, does not become less with the
+//! number of bursts. Of what chance leaves, a stratum keeps `t / (t + m)`.
 
 use super::phases::{self, PhaseId};
 
@@ -44,7 +54,8 @@ const N_ROUNDS: usize = 12;
 pub(super) struct Accounts {
     /// `K_sr` by stratum `s`: pairs of `r` and the number of checks.
     pub checks: Vec<Vec<(usize, f64)>>,
-    /// `L_s`: of these, the checks at the ends of intervals that count. All, unless a policy skips some.
+    /// `L_s`: of these, the checks at the ends of intervals that count. All, unless a policy skips
+    /// some.
     pub n_counted: Vec<f64>,
     /// `n_s`, the number of bursts.
     pub n_bursts: Vec<f64>,
@@ -72,7 +83,8 @@ pub(super) fn solve(accounts: &Accounts, phases: &[PhaseId]) -> Vec<f64> {
     draw_together(accounts, phases, &weights)
 }
 
-/// What is known of a logarithm: its value, how much depends on it, and the noise of chance and of the time model.
+/// What is known of a logarithm: its value, how much depends on it, and the noise of chance and of
+/// the time model.
 #[derive(Clone, Copy, Debug)]
 struct Finding {
     value: f64,
@@ -81,7 +93,8 @@ struct Finding {
     model: f64,
 }
 
-/// Draws weights together as far as they differ by chance. The number of all intervals stays as it is.
+/// Draws weights together as far as they differ by chance. The number of all intervals stays as it
+/// is.
 fn draw_together(accounts: &Accounts, phases: &[PhaseId], weights: &[f64]) -> Vec<f64> {
     let n_phases = phases::count(phases);
     let mut n_bursts = vec![0.0; n_phases];
@@ -151,7 +164,8 @@ fn variance(findings: impl Iterator<Item = (Finding, f64)>) -> f64 {
     if importance > 0.0 { (sum / importance).max(0.0) } else { 0.0 }
 }
 
-/// Bursts that would count for nothing, because no time is known of their stratum, are taken to be like the others of the phase.
+/// Bursts that would count for nothing, because no time is known of their stratum, are taken to be
+/// like the others of the phase.
 fn weigh(accounts: &Accounts, phases: &[PhaseId], n_intervals: &[f64]) -> Vec<f64> {
     let mut sums = vec![Ratio::default(); phases::count(phases)];
     let mut all = Ratio::default();

@@ -1,6 +1,7 @@
 //! [`ModuleCode`] as bytes.
 //!
-//! Little-endian, without compression, so that a module of a million blocks is read at the speed of memory:
+//! Little-endian, without compression, so that a module of a million blocks is read at the speed of
+//! memory:
 //!
 //! ```text
 //! magic 8 | version u32 | n_functions u32 | n_blocks u32 | n_loops u32 | n_cuts u32 | n_insns u32
@@ -11,8 +12,8 @@
 //! insns:     inputs 4 u8, outputs 3 u8, latency u8
 //! ```
 //!
-//! The length must be exactly that, and what is read must pass [`ModuleCode::check`]: bytes from anywhere give an error or a code that
-//! is safe to use.
+//! The length must be exactly that, and what is read must pass [`ModuleCode::check`]: bytes from
+//! anywhere give an error or a code that is safe to use.
 
 use super::{CodeBlock, CodeFunction, CodeInsn, CodeLoop, ModuleCode};
 use crate::error::Error;

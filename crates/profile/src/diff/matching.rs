@@ -1,11 +1,13 @@
 //! Which functions of two profiles are the same.
 //!
-//! If both profiles have a module with the same build-id, its functions are matched by address. The functions of all other modules are
-//! matched by linkage name, wherever they are: a rebuilt program may lie elsewhere. Functions of one profile that share a name (static ones,
-//! or start-up code of several libraries) are taken together. What has no name matches only the same address of the same path.
+//! If both profiles have a module with the same build-id, its functions are matched by address. The
+//! functions of all other modules are matched by linkage name, wherever they are: a rebuilt program
+//! may lie elsewhere. Functions of one profile that share a name (static ones, or start-up code of
+//! several libraries) are taken together. What has no name matches only the same address of the
+//! same path.
 //!
-//! Blocks can be compared within functions of the same build, and within two functions of one name and one size, by their distance from
-//! the function's start.
+//! Blocks can be compared within functions of the same build, and within two functions of one name
+//! and one size, by their distance from the function's start.
 
 use rustc_hash::FxHashSet;
 
@@ -84,7 +86,8 @@ fn key<'a>(profile: &'a Profile, row: &'a Function, common_builds: &FxHashSet<&s
     }
 }
 
-/// A function that only one profile has can be compared with nothing at all, and its blocks are new or gone.
+/// A function that only one profile has can be compared with nothing at all, and its blocks are new
+/// or gone.
 fn is_comparable(before: &Profile, after: &Profile, row: &Match) -> bool {
     match (&row.before[..], &row.after[..]) {
         ([], [_]) | ([_], []) => true,

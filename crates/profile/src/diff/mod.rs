@@ -1,14 +1,18 @@
 //! What changed from one profile to another, beyond the error bars.
 //!
-//! Functions of the same build are matched by address, others by name (see [`matching`]). Each figure of a matched pair becomes a
-//! [`Change`] with a z-score, `(after - before) / sqrt(Var before + Var after)`, and the two-sided p-value of a normal distribution.
+//! Functions of the same build are matched by address, others by name (see [`matching`]). Each
+//! figure of a matched pair becomes a [`Change`] with a z-score,
+//! `(after - before) / sqrt(Var before + Var after)`, and the two-sided p-value of a normal
+//! distribution.
 //!
-//! **Zeros.** What a sampled profile has not seen is not surely zero. Its count gets the standard error that puts the profile's
-//! `unseen_at_most` at the end of the 95 % interval, and beside that one execution in every nanosecond in which no burst could see any; its time
-//! gets that of three ticks, by the rule of three.
+//! **Zeros.** What a sampled profile has not seen is not surely zero. Its count gets the standard
+//! error that puts the profile's `unseen_at_most` at the end of the 95 % interval, and beside that
+//! one execution in every nanosecond in which no burst could see any; its time gets that of three
+//! ticks, by the rule of three.
 //!
-//! **Many comparisons.** Of a thousand functions that did not change, fifty have p < 5 %. A change is therefore called significant only if
-//! it passes the procedure of Benjamini and Hochberg at [`FALSE_DISCOVERY_RATE`] among all changes of the same figure: of the changes called
+//! **Many comparisons.** Of a thousand functions that did not change, fifty have p < 5 %. A change
+//! is therefore called significant only if it passes the procedure of Benjamini and Hochberg at
+//! [`FALSE_DISCOVERY_RATE`] among all changes of the same figure: of the changes called
 //! significant, at most that fraction is expected to be chance.
 
 mod matching;
@@ -143,7 +147,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// CPU time of a run. The kernel knows it exactly, but no two runs take the same: a change has to be larger than the error that ticks would have.
+/// CPU time of a run. The kernel knows it exactly, but no two runs take the same: a change has to
+/// be larger than the error that ticks would have.
 fn cpu_ns(profile: &Profile) -> Estimate {
     let Totals { cpu_ns, sampled_ns, .. } = totals(profile);
     Estimate { variance: cpu_ns.variance.max(sampled_ns.variance), ..cpu_ns }

@@ -8,7 +8,8 @@ use crate::model::Profile;
 /// Expected fraction of chance among the changes called significant.
 pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
-/// Events that an unseen thing has at most, with 95 % confidence, where one could be seen: `exp(-3)` is 5 %.
+/// Events that an unseen thing has at most, with 95 % confidence, where one could be seen:
+/// `exp(-3)` is 5 %.
 const UNSEEN_AT_MOST: f64 = 3.0;
 
 /// Nothing that is entered and left again takes less.
@@ -30,7 +31,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Compares two independent estimates. Alone, a change is significant if its p-value is; among others, [`mark_significant`] decides.
+    /// Compares two independent estimates. Alone, a change is significant if its p-value is; among
+    /// others, [`mark_significant`] decides.
     pub(super) fn of(before: Estimate, after: Estimate) -> Change {
         let difference = after.value - before.value;
         let error = (before.variance + after.variance).max(0.0).sqrt();
@@ -52,7 +54,8 @@ impl Change {
     }
 }
 
-/// Benjamini and Hochberg: with the `m` p-values in ascending order, those up to the last with `p_k <= k / m * rate` are significant.
+/// Benjamini and Hochberg: with the `m` p-values in ascending order, those up to the last with
+/// `p_k <= k / m * rate` are significant.
 pub(super) fn mark_significant(mut changes: Vec<&mut Change>) {
     changes.sort_by(|a, b| a.p_value.total_cmp(&b.p_value));
     let n = changes.len() as f64;

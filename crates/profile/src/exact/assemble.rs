@@ -1,7 +1,7 @@
 //! From counts to the profile's tables.
 //!
-//! Rows are in the order of module and address. There is one for what ran, for what these rows refer to, and for the direction of a branch
-//! that ran and never went there.
+//! Rows are in the order of module and address. There is one for what ran, for what these rows
+//! refer to, and for the direction of a branch that ran and never went there.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Calling contexts of an [`ExactBuilder`]: a tree that is named from the root on, recursion, and paths by context.
+//! Calling contexts of an [`ExactBuilder`]: a tree that is named from the root on, recursion, and
+//! paths by context.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +52,8 @@ const NO_CONTEXT: Error = Error::BadCode("a count of a context that was not name
 const NO_PATH: Error = Error::BadCode("a count of a path that was not named");
 
 impl ExactBuilder {
-    /// A function was called `n` times from a context; nothing is the start of a thread or handler. Calls from different addresses lead to different
-    /// contexts, if addresses are given.
+    /// A function was called `n` times from a context; nothing is the start of a thread or handler.
+    /// Calls from different addresses lead to different contexts, if addresses are given.
     ///
     /// # Errors
     /// If there is no such function or context.

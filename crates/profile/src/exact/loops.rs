@@ -1,8 +1,9 @@
 //! Loops around the blocks of a profile.
 //!
-//! The header of a loop runs when the loop is entered, and when an edge from inside leads back to it; so entries are its count less that of
-//! those edges. An irreducible loop can also be entered elsewhere: by edges from outside to another of its blocks. How entries and iterations
-//! go together is not counted, so there are no trips.
+//! The header of a loop runs when the loop is entered, and when an edge from inside leads back to
+//! it; so entries are its count less that of those edges. An irreducible loop can also be entered
+//! elsewhere: by edges from outside to another of its blocks. How entries and iterations go
+//! together is not counted, so there are no trips.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,16 @@
-//! Builds a [`Profile`] from counts that are complete: every execution was counted, none was sampled.
+//! Builds a [`Profile`] from counts that are complete: every execution was counted, none was
+//! sampled.
 //!
-//! Functions are counted in one of two ways. Where paths are known, everything else follows from them: a path that ran `n` times adds `n` to
-//! each of its blocks, to each of its steps and to the back edge that ends it ([`ExactBuilder::path`]), so that paths, edges and blocks
-//! cannot disagree. Where they are not, the caller states blocks and edges one by one. Stretches of which only a part is a path
-//! ([`ExactBuilder::stretch`]) count in blocks and edges alone.
+//! Functions are counted in one of two ways. Where paths are known, everything else follows from
+//! them: a path that ran `n` times adds `n` to each of its blocks, to each of its steps and to the
+//! back edge that ends it ([`ExactBuilder::path`]), so that paths, edges and blocks cannot
+//! disagree. Where they are not, the caller states blocks and edges one by one. Stretches of which
+//! only a part is a path ([`ExactBuilder::stretch`]) count in blocks and edges alone.
 //!
-//! Paths may also be samples ([`ExactBuilder::profile_of_samples`]). Otherwise all numbers are without error ([`Estimate::exact`]), and what was not seen did not happen. Tables that counters of control flow say
-//! nothing about (threads, system calls; times, unless contexts or paths have them) are empty; they and names are the caller's to fill in.
+//! Paths may also be samples ([`ExactBuilder::profile_of_samples`]). Otherwise all numbers are
+//! without error ([`Estimate::exact`]), and what was not seen did not happen. Tables that counters
+//! of control flow say nothing about (threads, system calls; times, unless contexts or paths have
+//! them) are empty; they and names are the caller's to fill in.
 
 mod assemble;
 mod contexts;
@@ -28,7 +32,8 @@ use contexts::CountedContexts;
 pub use contexts::{ContextNumber, PathNumber};
 pub use samples::Samples;
 
-/// See the module's header. Blocks and functions are named by their indices in the [`ModuleCode`]; counts of the same thing add up.
+/// See the module's header. Blocks and functions are named by their indices in the [`ModuleCode`];
+/// counts of the same thing add up.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -119,7 +124,8 @@ impl ExactBuilder {
         ExactBuilder::default()
     }
 
-    /// The module with this path and build id, which is the same each time; only the first code counts.
+    /// The module with this path and build id, which is the same each time; only the first code
+    /// counts.
     ///
     /// # Errors
     /// If the code contradicts itself.
@@ -157,7 +163,8 @@ impl ExactBuilder {
         Ok(())
     }
 
-    /// Control went `n` times from one block to another of the same function; past a call, if the first ends in one.
+    /// Control went `n` times from one block to another of the same function; past a call, if the
+    /// first ends in one.
     ///
     /// # Errors
     /// If there are no such blocks, or if they are of different functions.
@@ -168,8 +175,8 @@ impl ExactBuilder {
         Ok(())
     }
 
-    /// A path ran `n` times, and with it its blocks and edges. `back_to` is where the back edge leads that ended it; nothing if it ended at
-    /// an exit.
+    /// A path ran `n` times, and with it its blocks and edges. `back_to` is where the back edge
+    /// leads that ended it; nothing if it ended at an exit.
     ///
     /// # Errors
     /// If there are no such blocks, or none at all, or if they are of different functions.
@@ -285,7 +292,8 @@ impl ExactBuilder {
         profile
     }
 
-    /// The same if all paths were sampled: counts are numbers of samples, good for shares of each other.
+    /// The same if all paths were sampled: counts are numbers of samples, good for shares of each
+    /// other.
     #[must_use]
     pub fn profile_of_samples(&self, samples: Samples) -> Profile {
         let mut profile = self.profile();

@@ -1,16 +1,19 @@
 //! How far counts may be off that are samples of paths.
 //!
-//! Ticks are as good as independent; what is sampled at one of them is not: the same loop, mostly. So a tick is the unit. A path that was sampled `c` times in
-//! all at `n` ticks, `c_t` times at tick `t`, has the variance
+//! Ticks are as good as independent; what is sampled at one of them is not: the same loop, mostly.
+//! So a tick is the unit. A path that was sampled `c` times in all at `n` ticks, `c_t` times at
+//! tick `t`, has the variance
 //!
 //! ```text
 //! n / (n - 1) * (sum of c_t^2 - c^2 / n)
 //! ```
 //!
-//! Blocks and edges are sums over paths. Which of these ran at the same ticks is not known, so that only a bound can be given: the standard error of a sum is
-//! at most the sum of the standard errors. Nor can it be more than that of something that is on all the samples of a tick or on none: at most `m` times
-//! the count, if `m` samples are wanted at a tick, because no path has a block or an edge twice. That is also the bound for all else, and for the rests of paths
-//! of which the start is not known. No count is better than to one sample.
+//! Blocks and edges are sums over paths. Which of these ran at the same ticks is not known, so that
+//! only a bound can be given: the standard error of a sum is at most the sum of the standard
+//! errors. Nor can it be more than that of something that is on all the samples of a tick or on
+//! none: at most `m` times the count, if `m` samples are wanted at a tick, because no path has a
+//! block or an edge twice. That is also the bound for all else, and for the rests of paths of which
+//! the start is not known. No count is better than to one sample.
 
 use rustc_hash::FxHashMap;
 
@@ -26,7 +29,8 @@ pub struct Samples {
     pub per_tick: u32,
 }
 
-/// What has not been seen at any of `n` ticks happens at fewer than this many in `n`, with 95 % confidence.
+/// What has not been seen at any of `n` ticks happens at fewer than this many in `n`, with 95 %
+/// confidence.
 const UNSEEN_TICKS: f64 = 3.0;
 
 /// Standard errors and counts of paths, added up.

@@ -201,7 +201,8 @@ fn counts_of_what_is_not_there_are_refused() {
     assert_eq!(builder.profile().blocks, []);
 }
 
-/// Branches forward over the next block, and one back from the last but one block to a header: where the walk goes is up to `choices`.
+/// Branches forward over the next block, and one back from the last but one block to a header:
+/// where the walk goes is up to `choices`.
 fn walk_code(n_blocks: u32, header: u32) -> Arc<ModuleCode> {
     let latch = n_blocks - 2;
     let mut ends: Vec<(BlockEnd, u32)> = (0..latch).map(|block| (BlockEnd::Branch, block + 2)).collect();

@@ -1,8 +1,8 @@
 //! Facts of merged recordings.
 //!
-//! A fact on which all agree stays as it is. One on which they differ becomes the sorted list of its values, of which the first
-//! [`MAX_VALUES`] are kept: the smallest few of a union are the smallest few of the parts' smallest few, so that grouping still does not
-//! matter.
+//! A fact on which all agree stays as it is. One on which they differ becomes the sorted list of
+//! its values, of which the first [`MAX_VALUES`] are kept: the smallest few of a union are the
+//! smallest few of the parts' smallest few, so that grouping still does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

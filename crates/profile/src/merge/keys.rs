@@ -1,8 +1,9 @@
 //! Which rows of different profiles are the same thing.
 //!
-//! A module is known by its build-id, or by its path if it has none; a function by module and address; a block by function and address;
-//! all others by the handles in them. [`Keys`] gives equal keys equal handles, dense from 0 in the order in which they first appear, so
-//! that rows of several profiles can be looked up in one numbering.
+//! A module is known by its build-id, or by its path if it has none; a function by module and
+//! address; a block by function and address; all others by the handles in them. [`Keys`] gives
+//! equal keys equal handles, dense from 0 in the order in which they first appear, so that rows of
+//! several profiles can be looked up in one numbering.
 
 use std::hash::Hash;
 

@@ -1,11 +1,13 @@
 //! Adding profiles of different runs.
 //!
-//! Two rows are the same if their keys are (see [`keys`]); their estimates add, since runs are independent. What is no estimate is joined
-//! so that neither order nor grouping of the profiles matters: of two names the one that is there, or the smaller; of two flags either; of
-//! facts that differ the sorted list. The result is in canonical order ([`Profile::sorted`]), hence merging is associative and commutative
-//! up to rounding.
+//! Two rows are the same if their keys are (see [`keys`]); their estimates add, since runs are
+//! independent. What is no estimate is joined so that neither order nor grouping of the profiles
+//! matters: of two names the one that is there, or the smaller; of two flags either; of facts that
+//! differ the sorted list. The result is in canonical order ([`Profile::sorted`]), hence merging is
+//! associative and commutative up to rounding.
 //!
-//! A [`Merger`] keeps its hash tables, so that each further profile costs its own size and not that of what has been merged already.
+//! A [`Merger`] keeps its hash tables, so that each further profile costs its own size and not that
+//! of what has been merged already.
 
 mod facts;
 pub(crate) mod keys;
@@ -76,7 +78,8 @@ impl Merger {
         let blocks = handles.blocks.iter().map(|id| id.index()).zip(&other.blocks);
         let translate = |row: &Block| Block { function: handles.functions[row.function.index()], ..row.clone() };
         absorb(&mut self.merged.blocks, blocks, translate, |mine, theirs| {
-            // The same build has the same blocks; of two files that merely have the same path, one must win.
+            // The same build has the same blocks; of two files that merely have the same path, one
+            // must win.
             let shape = |block: &Block| (block.size, block.last, block.n_insns, block.end);
             if shape(mine) < shape(theirs) {
                 (mine.size, mine.last, mine.n_insns, mine.end) = shape(theirs);
@@ -198,8 +201,8 @@ impl Merger {
         }
     }
 
-    /// Makes `parent` the loop around `inner` if none is known, or another one whose header comes later. Profiles of one build agree;
-    /// those that do not must not make a cycle.
+    /// Makes `parent` the loop around `inner` if none is known, or another one whose header comes
+    /// later. Profiles of one build agree; those that do not must not make a cycle.
     fn adopt(&mut self, inner: LoopId, parent: LoopId) {
         let loops = &mut self.merged.loops;
         let address = |id: LoopId| self.merged.blocks[loops[id.index()].header.index()].address;
@@ -216,7 +219,8 @@ impl Merger {
         loops[inner.index()].parent = Some(parent);
     }
 
-    /// Adds what the kernel accounts for. A profile that does not know it counts with its ticks if another one does.
+    /// Adds what the kernel accounts for. A profile that does not know it counts with its ticks if
+    /// another one does.
     fn add_cpu_time(&mut self, other: &Profile) {
         let is_known = |profile: &Profile| profile.measured_cpu.total_ns() > 0.0;
         if is_known(&self.merged) || is_known(other) {
@@ -235,8 +239,8 @@ impl Merger {
         }
         merged.unobserved_flow += other.unobserved_flow;
         merged.unwatched_ns += other.unwatched_ns;
-        // Not the sum: unseen in both runs, an event has at most three expected sightings in all, each standing for at most the larger
-        // weight.
+        // Not the sum: unseen in both runs, an event has at most three expected sightings in all,
+        // each standing for at most the larger weight.
         if other.unseen_at_most.total_cmp(&merged.unseen_at_most) == Ordering::Greater {
             merged.unseen_at_most = other.unseen_at_most;
         }
@@ -250,7 +254,8 @@ impl Merger {
     }
 }
 
-/// Adds rows to a table by index. New keys get indices in order, so that a new row's index is the table's length.
+/// Adds rows to a table by index. New keys get indices in order, so that a new row's index is the
+/// table's length.
 fn absorb<'a, T: 'a>(
     table: &mut Vec<T>,
     rows: impl Iterator<Item = (usize, &'a T)>,

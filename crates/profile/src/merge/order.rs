@@ -1,8 +1,9 @@
 //! The canonical order of a profile's rows.
 //!
-//! Handles depend on the order in which things were seen. Sorting by key takes that away: two profiles with the same rows are equal after
-//! it. Modules go by build-id and path; functions, blocks, edges, paths and the like by handle and address; contexts in preorder with
-//! siblings by function, loops from the outside in, so that parents stay before their children.
+//! Handles depend on the order in which things were seen. Sorting by key takes that away: two
+//! profiles with the same rows are equal after it. Modules go by build-id and path; functions,
+//! blocks, edges, paths and the like by handle and address; contexts in preorder with siblings by
+//! function, loops from the outside in, so that parents stay before their children.
 
 use std::cmp::Reverse;
 

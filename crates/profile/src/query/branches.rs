@@ -1,9 +1,10 @@
 //! Conditional branches: which way they go, and how predictable that is.
 //!
-//! The *bias* is the share of executions that take the branch. Its entropy says how much one outcome tells if nothing else is known; the
-//! entropy *given the history* says how much is left to tell to someone who knows the last [`HISTORY_BITS`] outcomes, as a predictor does:
-//! `sum over h of p(h) * H(taken | h)`. The second is computed from raw counts of what bursts saw. With few outcomes it comes out too low,
-//! so the number of outcomes goes with it.
+//! The *bias* is the share of executions that take the branch. Its entropy says how much one
+//! outcome tells if nothing else is known; the entropy *given the history* says how much is left to
+//! tell to someone who knows the last [`HISTORY_BITS`] outcomes, as a predictor does:
+//! `sum over h of p(h) * H(taken | h)`. The second is computed from raw counts of what bursts saw.
+//! With few outcomes it comes out too low, so the number of outcomes goes with it.
 //!
 //! [`HISTORY_BITS`]: crate::model::HISTORY_BITS
 
@@ -24,9 +25,11 @@ pub struct BranchRow {
     pub not_taken: Estimate,
     /// Share of executions that took it.
     pub bias: Estimate,
-    /// Entropy of the outcome, in bits: 0 if it always goes the same way, 1 if either way is as likely.
+    /// Entropy of the outcome, in bits: 0 if it always goes the same way, 1 if either way is as
+    /// likely.
     pub entropy_bits: f64,
-    /// Entropy of the outcome given the branches before it, in bits; nothing if no history was seen.
+    /// Entropy of the outcome given the branches before it, in bits; nothing if no history was
+    /// seen.
     pub conditional_entropy_bits: Option<f64>,
     /// Outcomes with a history.
     pub n_outcomes: u64,
@@ -63,7 +66,8 @@ pub(crate) struct Outcomes {
     pub not_taken: Estimate,
 }
 
-/// Outcomes of all branches that ran, by block. A branch that leaves the function when taken has its count among the tail calls.
+/// Outcomes of all branches that ran, by block. A branch that leaves the function when taken has
+/// its count among the tail calls.
 pub(crate) fn outcomes(profile: &Profile) -> Vec<Outcomes> {
     let mut ways = vec![(Estimate::default(), Estimate::default()); profile.blocks.len()];
     for edge in &profile.edges {

@@ -1,6 +1,7 @@
 //! The tree of calling contexts.
 //!
-//! Parents come before their children in the table, so that one pass from its end sums up inclusive times, however deep the tree is.
+//! Parents come before their children in the table, so that one pass from its end sums up inclusive
+//! times, however deep the tree is.
 
 use std::cmp::Ordering;
 
@@ -67,7 +68,8 @@ pub fn is_timeless(profile: &Profile) -> bool {
     profile.contexts.iter().all(|row| row.self_ns.value == 0.0 && row.kernel_ns.value == 0.0)
 }
 
-/// The tree in preorder, the hottest child first; the one with the most calls, if times are not known.
+/// The tree in preorder, the hottest child first; the one with the most calls, if times are not
+/// known.
 #[must_use]
 pub fn context_tree(profile: &Profile, options: ContextOptions) -> Vec<ContextNode> {
     let inclusive = inclusive_ns(profile);

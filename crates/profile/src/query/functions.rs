@@ -15,8 +15,8 @@ pub struct FunctionRow {
     pub self_ns: Estimate,
     /// Kernel CPU time of system calls and faults in its own code.
     pub kernel_ns: Estimate,
-    /// CPU time in it and in what it called, user and kernel. A recursive function counts once: the tree of contexts has no second node
-    /// of it below the first.
+    /// CPU time in it and in what it called, user and kernel. A recursive function counts once: the
+    /// tree of contexts has no second node of it below the first.
     pub total_ns: Estimate,
     /// `self_ns` as a share of CPU time.
     pub self_share: Estimate,

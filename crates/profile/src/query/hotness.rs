@@ -1,8 +1,10 @@
 //! Hot, cold, dense and sparse paths and functions, as Ammons, Ball and Larus tell them apart.
 //!
-//! A path is *hot* if it has at least a given share of a metric of the whole program, else *cold*. A hot path is *dense* if it has more of the metric
-//! per instruction than the program has on average, and *sparse* if it has much of it only because it runs often. Functions likewise; theirs
-//! is what their paths have. Paths that did not run are left out. Where paths were counted by calling context, each path in each context can be judged by itself.
+//! A path is *hot* if it has at least a given share of a metric of the whole program, else *cold*.
+//! A hot path is *dense* if it has more of the metric per instruction than the program has on
+//! average, and *sparse* if it has much of it only because it runs often. Functions likewise;
+//! theirs is what their paths have. Paths that did not run are left out. Where paths were counted
+//! by calling context, each path in each context can be judged by itself.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +18,8 @@ use crate::query::sort_hottest_first;
 pub enum Metric {
     /// How often they ran.
     Executions,
-    /// Instructions in them, callees not included. All have the same number of these per instruction, and so are dense.
+    /// Instructions in them, callees not included. All have the same number of these per
+    /// instruction, and so are dense.
     Instructions,
     /// Conditional and computed branches in them: what is called flow elsewhere.
     Branches,
@@ -124,7 +127,8 @@ pub fn hotness(profile: &Profile, metric: Metric, least: f64) -> Hotness {
     judged(profile, metric, least, &paths_that_ran(profile).collect::<Vec<_>>())
 }
 
-/// The same with a path in a context, instead of a path, as what is hot or cold. Functions are what they are without contexts.
+/// The same with a path in a context, instead of a path, as what is hot or cold. Functions are what
+/// they are without contexts.
 #[must_use]
 pub fn hotness_by_context(profile: &Profile, metric: Metric, least: f64) -> Hotness {
     let ran = profile.context_paths.iter().filter_map(|row| {

@@ -19,7 +19,8 @@ pub struct LoopRow {
     pub iterations: Estimate,
     /// Iterations per entry; nothing if no entry was seen.
     pub mean_trips: Option<Estimate>,
-    /// Complete visits by the number of iterations: `trips[k]` counts those of `2^k` to `2^(k+1) - 1`.
+    /// Complete visits by the number of iterations: `trips[k]` counts those of `2^k` to
+    /// `2^(k+1) - 1`.
     pub trips: Vec<u64>,
     /// Visits that were seen in part only.
     pub n_partial_visits: u64,

@@ -1,4 +1,5 @@
-//! Methods as remote profiling counts them: invocations and backward branches taken, the two things that make a function worth compiling.
+//! Methods as remote profiling counts them: invocations and backward branches taken, the two things
+//! that make a function worth compiling.
 
 use crate::estimate::Estimate;
 use crate::model::{FunctionId, Profile};

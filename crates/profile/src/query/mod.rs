@@ -1,7 +1,9 @@
-//! Questions to a profile, answered with plain data for whoever shows it: text, terminal, web page, server.
+//! Questions to a profile, answered with plain data for whoever shows it: text, terminal, web page,
+//! server.
 //!
-//! Rows come hottest first and name things by handle; ties go by handle, so that the same profile always gives the same answer. Shares are
-//! of CPU time, user and kernel, unless they say otherwise. Every query takes one pass over the tables it needs.
+//! Rows come hottest first and name things by handle; ties go by handle, so that the same profile
+//! always gives the same answer. Shares are of CPU time, user and kernel, unless they say
+//! otherwise. Every query takes one pass over the tables it needs.
 
 mod branches;
 mod calls;

@@ -11,7 +11,8 @@ use crate::query::{share, sort_hottest_first, totals};
 pub enum PathRank {
     /// CPU time in its blocks.
     Time,
-    /// Flow: how often it ran, times its branches. What an optimizer of branches has to gain from it.
+    /// Flow: how often it ran, times its branches. What an optimizer of branches has to gain from
+    /// it.
     Flow,
 }
 

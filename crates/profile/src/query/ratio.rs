@@ -4,8 +4,9 @@ use crate::estimate::Estimate;
 
 /// The share of a part in a whole that contains it; 0 of nothing.
 ///
-/// With `s = p / (p + r)` and independent `p` and `r`: `Var s = ((1 - s)^2 Var p + s^2 Var r) / (p + r)^2`. A whole that is known better
-/// than its part was measured in another way: `Var s = Var p / (p + r)^2`.
+/// With `s = p / (p + r)` and independent `p` and `r`:
+/// `Var s = ((1 - s)^2 Var p + s^2 Var r) / (p + r)^2`. A whole that is known better than its part
+/// was measured in another way: `Var s = Var p / (p + r)^2`.
 #[must_use]
 pub fn share(part: Estimate, whole: Estimate) -> Estimate {
     if whole.value <= 0.0 {

@@ -1,9 +1,12 @@
-//! Code regions as remote profiling counts them: a branch, and the instructions since the branch before it.
+//! Code regions as remote profiling counts them: a branch, and the instructions since the branch
+//! before it.
 //!
-//! A branch is a conditional or a computed jump, and the instructions are those of its own function: what its callees ran has regions of
-//! its own. Where control comes to a branch in several ways, its value is their mean. It is found by handing the instructions of each
-//! block that does not end in a branch on along its edges, in proportion to their counts, until they arrive at one. Code that ends has
-//! no cycle of such edges; what goes round in one all the same stays there.
+//! A branch is a conditional or a computed jump, and the instructions are those of its own
+//! function: what its callees ran has regions of its own. Where control comes to a branch in
+//! several ways, its value is their mean. It is found by handing the instructions of each block
+//! that does not end in a branch on along its edges, in proportion to their counts, until they
+//! arrive at one. Code that ends has no cycle of such edges; what goes round in one all the same
+//! stays there.
 
 use crate::estimate::Estimate;
 use crate::model::{BlockEnd, BlockId, FunctionId, Profile};

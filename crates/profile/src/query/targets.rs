@@ -1,4 +1,5 @@
-//! Where computed calls and jumps went, as values of their instructions: calls and edges tell, also of a sampled profile.
+//! Where computed calls and jumps went, as values of their instructions: calls and edges tell, also
+//! of a sampled profile.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use rustc_hash::FxHashSet;
 use crate::estimate::Estimate;
 use crate::model::{Block, BlockEnd, BlockId, EdgeKind, ModuleId, NotedValue, Profile, ValueKind};
 
-/// A stub of the linkage table is a jump, perhaps behind a landing marker; it goes where the loader says.
+/// A stub of the linkage table is a jump, perhaps behind a landing marker; it goes where the loader
+/// says.
 const MAX_STUB_INSNS: u32 = 2;
 
 /// How often control went where.

@@ -1,8 +1,9 @@
 //! What all shares are of.
 //!
-//! The kernel knows the CPU time of a run exactly, and splits it into user and system time by looking which of the two a
-//! processor is in at each of its own timer interrupts. Ticks say where the time went. They do not account for all of it:
-//! a thread's time behind its last tick, and threads and processes that ended before their first, are *not sampled*.
+//! The kernel knows the CPU time of a run exactly, and splits it into user and system time by
+//! looking which of the two a processor is in at each of its own timer interrupts. Ticks say where
+//! the time went. They do not account for all of it: a thread's time behind its last tick, and
+//! threads and processes that ended before their first, are *not sampled*.
 
 use crate::estimate::Estimate;
 use crate::model::{CpuTime, Profile};
@@ -16,8 +17,8 @@ pub struct Totals {
     pub kernel_ns: Estimate,
     /// Both.
     pub cpu_ns: Estimate,
-    /// Kernel time in system calls, by ticks. The rest of it is page faults and interrupts, which ticks find at the interrupted
-    /// instruction.
+    /// Kernel time in system calls, by ticks. The rest of it is page faults and interrupts, which
+    /// ticks find at the interrupted instruction.
     pub system_calls_ns: Estimate,
     /// CPU time that ticks stand for, with the error of a sample.
     pub sampled_ns: Estimate,
@@ -25,10 +26,12 @@ pub struct Totals {
     pub not_sampled_ns: f64,
 }
 
-/// Interrupts per second at which kernels commonly look whether a processor is in user or kernel mode.
+/// Interrupts per second at which kernels commonly look whether a processor is in user or kernel
+/// mode.
 const KERNEL_SAMPLES_PER_SECOND: f64 = 250.0;
 
-/// The factor within which counts are right, with 95 % confidence, if chance is left out; 1 in an exact profile.
+/// The factor within which counts are right, with 95 % confidence, if chance is left out; 1 in an
+/// exact profile.
 #[must_use]
 pub fn scale_factor(profile: &Profile) -> f64 {
     let variance = profile.scale_error.powi(2) + profile.mix_error.powi(2);
@@ -36,9 +39,10 @@ pub fn scale_factor(profile: &Profile) -> f64 {
     log.margin().exp()
 }
 
-/// Takes in the kernel's account of the run. Where it knows of less user time than ticks found at user addresses, the rest was page faults and
-/// interrupts. Which of the code they belong to is not known, and counts of code that is slow for that reason are too high: by
-/// something between nothing and the quotient of the two, which [`Profile::scale_error`] allows for.
+/// Takes in the kernel's account of the run. Where it knows of less user time than ticks found at
+/// user addresses, the rest was page faults and interrupts. Which of the code they belong to is not
+/// known, and counts of code that is slow for that reason are too high: by something between
+/// nothing and the quotient of the two, which [`Profile::scale_error`] allows for.
 pub fn account(profile: &mut Profile, measured: CpuTime) {
     profile.measured_cpu = measured;
     let found_ns: f64 = profile.functions.iter().map(|row| row.self_ns.value).sum();
@@ -74,7 +78,8 @@ pub fn totals(profile: &Profile) -> Totals {
     Totals {
         user_ns: Estimate { value: measured.user_ns, variance, seen: 0 },
         kernel_ns: Estimate { value: measured.system_ns, variance, seen: 0 },
-        // Ticks and the kernel's account are of the same clock, but the latter has whole microseconds.
+        // Ticks and the kernel's account are of the same clock, but the latter has whole
+        // microseconds.
         cpu_ns: Estimate::measured(total_ns.max(sampled_ns.value)),
         system_calls_ns,
         sampled_ns,

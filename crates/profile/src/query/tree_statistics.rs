@@ -43,7 +43,8 @@ pub struct TreeStatistics {
 pub struct CallSites {
     /// That were reached.
     pub n_used: usize,
-    /// That were reached on one path only, which came from the function's entry: there, contexts tell the whole path through the program.
+    /// That were reached on one path only, which came from the function's entry: there, contexts
+    /// tell the whole path through the program.
     pub n_on_one_path: usize,
 }
 

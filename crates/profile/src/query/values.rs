@@ -38,8 +38,9 @@ pub struct SeenValue {
     pub count: Estimate,
 }
 
-/// All instructions with values of a profile, or of one function, those first that a specialization for their most frequent value serves most often: by the number
-/// of loads times the least that the invariance can be.
+/// All instructions with values of a profile, or of one function, those first that a specialization
+/// for their most frequent value serves most often: by the number of loads times the least that the
+/// invariance can be.
 #[must_use]
 pub fn value_sites(profile: &Profile, function: Option<FunctionId>) -> Vec<ValueSite> {
     let from_flow = targets::rows(profile);
@@ -100,7 +101,8 @@ fn function_starting_at(starts: &[(ModuleId, u64, FunctionId)], module: ModuleId
     starts.get(index).filter(|&&(of, start, _)| (of, start) == (module, address)).map(|&(_, _, id)| id)
 }
 
-/// Wilson's interval of a share, seen in this many picks, or so many independent ones as the variance tells.
+/// Wilson's interval of a share, seen in this many picks, or so many independent ones as the
+/// variance tells.
 fn interval(share: f64, all: Estimate) -> (f64, f64) {
     const Z: f64 = 1.959_963_984_540_054;
     let n_seen = all.seen.max(1) as f64;

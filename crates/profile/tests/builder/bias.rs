@@ -1,7 +1,9 @@
-//! Complete traces replayed as if sampled: the estimator's mean is the truth, and its intervals hold it as often as they say.
+//! Complete traces replayed as if sampled: the estimator's mean is the truth, and its intervals
+//! hold it as often as they say.
 //!
-//! The program has code that takes 40 times as long per check as other code, in stretches both longer and shorter than bursts, and paths that
-//! span calls. The estimate that ignores where ticks fall is shown to be wrong on it.
+//! The program has code that takes 40 times as long per check as other code, in stretches both
+//! longer and shorter than bursts, and paths that span calls. The estimate that ignores where ticks
+//! fall is shown to be wrong on it.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +67,8 @@ fn program() -> Program {
     Program::compile(&[vec![Stmt::While { percent: 100, body: main }], slow, fast, caller, leaf])
 }
 
-/// How bursts are taken: those of Arnold and Grove skip as many checks as the number of the tick says, up to `stride - 1`.
+/// How bursts are taken: those of Arnold and Grove skip as many checks as the number of the tick
+/// says, up to `stride - 1`.
 #[derive(Clone, Copy, Debug)]
 struct Bursts {
     n_checks: u32,
@@ -219,7 +222,8 @@ fn start_times(program: &Program, trace: &[u32]) -> Vec<u64> {
 fn truth_by_what(program: &Program, truth: &Truth, bursts: Bursts) -> BTreeMap<What, f64> {
     let blocks = truth.blocks.iter().map(|(&block, &count)| (What::Block(block), count));
     let edges = truth.edges.iter().map(|(&(from, to, _), &count)| (What::Edge(from, to), count));
-    // Paths of the first function span more checks than a burst has; with a call on it, a path spans more than one interval.
+    // Paths of the first function span more checks than a burst has; with a call on it, a path
+    // spans more than one interval.
     let has_call = |path: &[u32]| path.iter().any(|&block| program.code.blocks[block as usize].end == BlockEnd::Call);
     let is_short = |path: &[u32]| path[0] >= FIRST_SHORT_PATH && !(bursts.is_full && has_call(path));
     let paths = truth.paths.iter().filter(|((path, _), _)| is_short(path));

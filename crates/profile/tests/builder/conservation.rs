@@ -121,7 +121,8 @@ fn check_recursions(profile: &profile::Profile) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Each visit is in the histogram or was cut off by the end of the trace, and its iterations fit the bin.
+/// Each visit is in the histogram or was cut off by the end of the trace, and its iterations fit
+/// the bin.
 fn check_loops(profile: &profile::Profile) -> Result<(), TestCaseError> {
     for each in &profile.loops {
         let n_visits: u64 = each.trips.iter().sum::<u64>() + each.n_partial_visits;

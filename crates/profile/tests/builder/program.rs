@@ -1,4 +1,5 @@
-//! Small programs to build profiles of: compiled from a structured language to blocks, and run by chance.
+//! Small programs to build profiles of: compiled from a structured language to blocks, and run by
+//! chance.
 
 use std::sync::Arc;
 
@@ -65,7 +66,8 @@ impl Program {
         compiler.link()
     }
 
-    /// Runs up to `max_blocks` blocks, again and again from the start of the program, as a loop outside of it would.
+    /// Runs up to `max_blocks` blocks, again and again from the start of the program, as a loop
+    /// outside of it would.
     pub fn run(&self, chance: &mut Chance, max_blocks: usize) -> Vec<u32> {
         let mut trace = Vec::with_capacity(max_blocks);
         let mut stack = Vec::new();

@@ -1,4 +1,5 @@
-//! Absolute counts when watching takes nearly all of the time of bursts: right within the factor that the profile states.
+//! Absolute counts when watching takes nearly all of the time of bursts: right within the factor
+//! that the profile states.
 
 use profile::builder::{Options, Taken, TimeModel};
 use profile::query::scale_factor;
@@ -33,8 +34,8 @@ fn program(insn_ns: u32) -> Program {
     Program::compile(&[vec![outer], vec![Stmt::If { percent: 50, first: vec![work(5)], second: vec![work(2)] }]])
 }
 
-/// The estimated over the true number of blocks, and the factor that it is said to be right within. The program is slower than the model
-/// says, and watching more expensive.
+/// The estimated over the true number of blocks, and the factor that it is said to be right within.
+/// The program is slower than the model says, and watching more expensive.
 fn judge(program: &Program, slowness: f64, watch_excess: f64) -> (f64, f64) {
     let trace = program.run(&mut Chance(5), N_BLOCKS);
     let mut times = vec![0];

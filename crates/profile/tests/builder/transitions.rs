@@ -207,14 +207,16 @@ fn longjmp_skips_frames() {
 
 #[test]
 fn exception_goes_to_a_landing_pad() {
-    // 0 calls 3; 1 returns; 2, the landing pad, returns | 3 calls 5; 4 returns | 5, the unwinder, returns
+    // 0 calls 3; 1 returns; 2, the landing pad, returns | 3 calls 5; 4 returns | 5, the unwinder,
+    // returns
     let code = Code::default()
         .function(&[(Call, 3), (Return, 0), (Return, 0)])
         .landing_pad(2)
         .function(&[(Call, 5), (Return, 0)])
         .function(&[(Return, 0)])
         .link();
-    // The function itself is called from 0 of another one, so that the path from the landing pad ends.
+    // The function itself is called from 0 of another one, so that the path from the landing pad
+    // ends.
     let profile = profile(code.clone(), &[(&[0], &[0, 3, 5, 2, 1])]);
     assert_eq!(edges(&profile, &code), [(0, 1, PastCall, 1.0), (0, 2, NonLocal, 1.0)]);
     assert_eq!(paths(&profile, &code), [(vec![2], None, 1.0)]);

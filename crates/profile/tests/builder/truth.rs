@@ -1,4 +1,5 @@
-//! Counts of a complete trace, by means that share nothing with the builder: every frame keeps its whole path in a list.
+//! Counts of a complete trace, by means that share nothing with the builder: every frame keeps its
+//! whole path in a list.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The accuracy of a sampled profile, computed by hand. Its rows are in another order than those of the exact one.
+//! The accuracy of a sampled profile, computed by hand. Its rows are in another order than those of
+//! the exact one.
 
 use profile::accuracy::compare;
 use profile::{Estimate, Profile, scale};
@@ -7,7 +8,8 @@ use proptest::prelude::*;
 use crate::fixture::*;
 use crate::random;
 
-/// A tenth of the program, with errors: half of `w0 -> w2` is missing, `w2` was never sampled, the rarest paths neither.
+/// A tenth of the program, with errors: half of `w0 -> w2` is missing, `w2` was never sampled, the
+/// rarest paths neither.
 fn sampled() -> Profile {
     let mut profile = program();
     profile.modules.insert(0, profile::model::Module { path: "/lib/other".to_owned(), ..Default::default() });
@@ -51,7 +53,8 @@ fn each_metric_by_hand() {
     assert_near(accuracy.context_time_overlap, 1.0);
     // Paths: 63, 27, 7, 3 of 100 against 6.3, 0.1, 0.7, 0 of 7.1.
     assert_near(accuracy.path_overlap, 0.63 + 0.1 / 7.1 + 0.07);
-    // Bias of w0: 0.7 against 3.5 / 6.5; of w2: 0.9 against 0.5, since it was not sampled. Both ran 100 times.
+    // Bias of w0: 0.7 against 3.5 / 6.5; of w2: 0.9 against 0.5, since it was not sampled. Both ran
+    // 100 times.
     assert_near(accuracy.relative_overlap, (2.0 - (0.7 - 3.5 / 6.5) - 0.4) / 2.0);
     // All four paths are hot (3 % at least), three were sampled: 126 + 54 + 14 of 200.
     assert_near(accuracy.wall_weight, 194.0 / 200.0);

@@ -115,7 +115,8 @@ fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| f64::from(random.below(1 << 20)) / f64::from(1 << 20)).sum::<f64>() - 6.0
 }
 
-/// 500 functions measured with known errors; the first `n_changed` of the second run are half as slow again.
+/// 500 functions measured with known errors; the first `n_changed` of the second run are half as
+/// slow again.
 fn measured(random: &mut Random, n_changed: usize) -> Profile {
     let mut profile = Profile { modules: vec![profile::model::Module::default()], ..Profile::default() };
     for number in 0..500 {
@@ -141,7 +142,8 @@ fn few_significant_changes_are_chance() {
         let is_real = |row: &&FunctionChange| row.before.is_some_and(|id| id.0 < 50);
         let (real, chance): (Vec<_>, Vec<_>) =
             changes.functions.iter().filter(|row| row.entries.is_significant).partition(is_real);
-        // Seven standard errors are not missed. Of 450 others, 22 would pass p < 5 %; about 50 / 0.95 * 0.05 = 3 are expected here.
+        // Seven standard errors are not missed. Of 450 others, 22 would pass p < 5 %; about 50 /
+        // 0.95 * 0.05 = 3 are expected here.
         assert_eq!(real.len(), 50);
         assert!(chance.len() <= 12, "{}", chance.len());
     }
@@ -160,8 +162,8 @@ proptest! {
     }
 }
 
-/// A total that is known exactly makes nothing else surer: neither that a function of two ticks is gone, nor that a run of a few percent more CPU
-/// time is slower.
+/// A total that is known exactly makes nothing else surer: neither that a function of two ticks is
+/// gone, nor that a run of a few percent more CPU time is slower.
 #[test]
 fn the_kernels_account_is_no_sample() {
     let measured = |ns: f64| {

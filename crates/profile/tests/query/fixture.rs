@@ -1,4 +1,5 @@
-//! A small program: `main` calls `work` ten times, whose loop turns ten times each and sometimes calls `leaf`.
+//! A small program: `main` calls `work` ten times, whose loop turns ten times each and sometimes
+//! calls `leaf`.
 //!
 //! ```text
 //! main:  m0 -call work-> m1

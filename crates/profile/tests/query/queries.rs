@@ -42,7 +42,8 @@ fn paths_are_ranked_by_time_and_by_flow() {
 
 #[test]
 fn paths_are_hot_and_dense_by_their_share_of_a_metric() {
-    // 100 paths with 600 instructions: 63 with 5 each, 27 with 7, 7 with 9, and 3 with 11, which are cold.
+    // 100 paths with 600 instructions: 63 with 5 each, 27 with 7, 7 with 9, and 3 with 11, which
+    // are cold.
     let found = query::hotness(&program(), Metric::Executions, 0.05);
     let class = |n, instructions, metric| Class { n, n_paths: n, instructions, metric };
     let expected = Classes {
@@ -132,7 +133,8 @@ fn edges_have_probabilities() {
 fn regions_have_the_instructions_since_the_branch_before() {
     let rows = query::regions(&program(), None);
     let seen: Vec<_> = rows.iter().map(|row| (row.block, row.count.value, row.n_insns)).collect();
-    // To w2 control comes from the branch in w0, or with the two instructions of w1 in 30 of 100 cases.
+    // To w2 control comes from the branch in w0, or with the two instructions of w1 in 30 of 100
+    // cases.
     assert_eq!(seen, [(W0, 100.0, 4.0), (W2, 100.0, 1.6)]);
     assert_eq!(query::regions(&program(), Some(MAIN)), []);
 }

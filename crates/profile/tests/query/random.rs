@@ -1,7 +1,7 @@
 //! Random profiles that satisfy the model's invariants.
 //!
-//! All of them take their rows from one universe of functions, so that two have many in common, but never in the same order. Figures are
-//! whole numbers: sums of them are exact in any order.
+//! All of them take their rows from one universe of functions, so that two have many in common, but
+//! never in the same order. Figures are whole numbers: sums of them are exact in any order.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use profile::model::{
 };
 use profile::{Estimate, Profile};
 
-/// How large a profile is. Numbers of rows are upper limits, since rows that come up twice are there once.
+/// How large a profile is. Numbers of rows are upper limits, since rows that come up twice are
+/// there once.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub n_modules: u32,

@@ -1,16 +1,23 @@
-//! Keeps the cost of recording under the user's budget by choosing how often to tick and how long bursts are.
+//! Keeps the cost of recording under the user's budget by choosing how often to tick and how long
+//! bursts are.
 //!
-//! The cost so far has two prices: seconds per tick (delivering the signal, the handler) and seconds per check of a burst. With rate `r`
-//! and burst length `b`, a CPU second costs `r * (tick + b * check)`. Few ticks with long bursts see more for less than many with short ones, so the rate is
-//! lowered only when bursts would become shorter than [`SHORT_BURST`], and raised only where something is lacking; ticks get [`TICKS_SHARE`] of the budget at most.
+//! The cost so far has two prices: seconds per tick (delivering the signal, the handler) and
+//! seconds per check of a burst. With rate `r` and burst length `b`, a CPU second costs
+//! `r * (tick + b * check)`. Few ticks with long bursts see more for less than many with short
+//! ones, so the rate is lowered only when bursts would become shorter than [`SHORT_BURST`], and
+//! raised only where something is lacking; ticks get [`TICKS_SHARE`] of the budget at most.
 //!
-//! **How much to spend.** The budget is what a recording may cost, not what it should. A program that does the same all day is known after some seconds, one with a hundred thousand
-//! calling contexts is not after a minute. So the aim follows what the profile is expected to lack by chance so far ([`profile::Builder::expected_lack`]): from [`LEAST_SHARE`] of the budget
-//! where that is nothing to [`MOST_SHARE`] where it is [`MUCH`] or more. The rest keeps the sum below the budget while prices move, and is left for what no stamp
-//! sees: the caches that the program finds changed after a burst.
+//! **How much to spend.** The budget is what a recording may cost, not what it should. A program
+//! that does the same all day is known after some seconds, one with a hundred thousand calling
+//! contexts is not after a minute. So the aim follows what the profile is expected to lack by
+//! chance so far ([`profile::Builder::expected_lack`]): from [`LEAST_SHARE`] of the budget where
+//! that is nothing to [`MOST_SHARE`] where it is [`MUCH`] or more. The rest keeps the sum below the
+//! budget while prices move, and is left for what no stamp sees: the caches that the program finds
+//! changed after a burst.
 //!
-//! Prices change with the program's phases. So what is spent follows what has been earned: whatever has been spent beyond it must be earned back within [`PAYBACK_SECONDS`] of
-//! CPU time, and what has not been spent may be.
+//! Prices change with the program's phases. So what is spent follows what has been earned: whatever
+//! has been spent beyond it must be earned back within [`PAYBACK_SECONDS`] of CPU time, and what
+//! has not been spent may be.
 
 use super::tally::Cost;
 use crate::plan::Wishes;
@@ -22,8 +29,8 @@ pub const USUAL_BURST: u32 = 10_000;
 /// Length of the first bursts, before anything is known about prices.
 pub const FIRST_BURST: u32 = 500;
 const SHORT_BURST: f64 = 1000.0;
-/// A burst that ends early has paid for its start. Its few checks say nothing about the price of many: to go by them once made the first second
-/// of programs nearly invisible.
+/// A burst that ends early has paid for its start. Its few checks say nothing about the price of
+/// many: to go by them once made the first second of programs nearly invisible.
 const LEAST_CHECKS: f64 = 250.0;
 /// Fewer ticks would leave the controller blind.
 const LEAST_RATE_HZ: f64 = 10.0;
@@ -71,7 +78,8 @@ impl Budget {
         self.setting
     }
 
-    /// Takes the totals so far, cost and CPU seconds of the program, and what the profile lacks if that is known; returns what to do from now on.
+    /// Takes the totals so far, cost and CPU seconds of the program, and what the profile lacks if
+    /// that is known; returns what to do from now on.
     pub fn adjust(&mut self, cost: Cost, cpu_seconds: f64, lack: Option<f64>) -> Setting {
         let Some(budget) = self.wishes.budget else { return self.setting };
         let (before, cpu_seconds_before) = std::mem::replace(&mut self.last, (cost, cpu_seconds));
@@ -100,7 +108,8 @@ impl Budget {
     }
 }
 
-/// Ticks per second before prices are known: as many as a small budget can bear if they are expensive.
+/// Ticks per second before prices are known: as many as a small budget can bear if they are
+/// expensive.
 fn first_rate_hz(budget: f64) -> f64 {
     const EXPENSIVE_TICK_SECONDS: f64 = 50e-6;
     (budget / EXPENSIVE_TICK_SECONDS).clamp(1.0, USUAL_RATE_HZ)
@@ -117,7 +126,8 @@ fn learn(price: &mut Option<f64>, spent: f64, n: f64) {
 mod tests {
     use super::*;
 
-    /// Runs a program of `seconds` whose prices are given per second, adjusting 20 times a second; returns the share it cost.
+    /// Runs a program of `seconds` whose prices are given per second, adjusting 20 times a second;
+    /// returns the share it cost.
     fn simulate(wishes: Wishes, prices: impl Fn(f64) -> (f64, f64), seconds: f64) -> (f64, Setting) {
         simulate_lacking(|_| Some(MUCH), wishes, prices, seconds)
     }

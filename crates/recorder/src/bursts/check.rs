@@ -1,14 +1,18 @@
-//! Proves traces true: consecutive blocks of a burst must be joined by an edge, a call, a return or an indirect transfer.
+//! Proves traces true: consecutive blocks of a burst must be joined by an edge, a call, a return or
+//! an indirect transfer.
 //!
-//! What joins two blocks is read off the control-flow graph of the first one's function, not off the copy that ran:
+//! What joins two blocks is read off the control-flow graph of the first one's function, not off
+//! the copy that ran:
 //!
 //! * a fall-through, jump or branch leads to one of its targets; a direct call to its callee;
-//! * a jump through a resolved table leads to an entry of the table; any other indirect jump, to a block start;
+//! * a jump through a resolved table leads to an entry of the table; any other indirect jump, to a
+//!   block start;
 //! * an indirect call leads to an entry of a function;
-//! * a return leads behind a call. If the call was made in the same burst, behind that one, unless a longjmp or an exception came
-//!   between, which counts apart; exceptions return to landing pads.
+//! * a return leads behind a call. If the call was made in the same burst, behind that one, unless
+//!   a longjmp or an exception came between, which counts apart; exceptions return to landing pads.
 //!
-//! The first record must follow from the interrupted address, and the end of the burst from the last record.
+//! The first record must follow from the interrupted address, and the end of the burst from the
+//! last record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! From the samples of a process to ticks of the profile.
 //!
-//! A tick stands for the CPU time of its thread since the thread's last tick, so that changes of the rate need no care. A burst through
-//! code whose control flow is not known yet is held back, with its tick, until it is; copies can be in place a moment earlier.
+//! A tick stands for the CPU time of its thread since the thread's last tick, so that changes of
+//! the rate need no care. A burst through code whose control flow is not known yet is held back,
+//! with its tick, until it is; copies can be in place a moment earlier.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,8 @@ use crate::process::layout::{Layout, Lookup};
 /// Block records that are held back at most; ticks beyond that count without their bursts.
 const MAX_HELD_RECORDS: usize = 16 << 20;
 
-/// Fitted to programs of the corpus whose every block was counted, and to their phases among each other (`docs/recording.md`).
+/// Fitted to programs of the corpus whose every block was counted, and to their phases among each
+/// other (`docs/recording.md`).
 pub const TIMES: TimeModel = TimeModel {
     cycle_ns: 0.34,
     surprise_ns: 8.0,
@@ -185,7 +187,8 @@ impl Digest {
         });
     }
 
-    /// Turns the records of a burst into blocks, from the one that the tick hit to the first that is unknown. Says whether that can be done.
+    /// Turns the records of a burst into blocks, from the one that the tick hit to the first that
+    /// is unknown. Says whether that can be done.
     fn tell_blocks(&mut self, layout: &mut Layout, seen: Seen<'_>) -> Lookup {
         self.blocks.clear();
         if seen.header.outcome != Outcome::Burst as u8 {

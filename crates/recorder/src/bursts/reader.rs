@@ -153,8 +153,8 @@ struct BurstLog {
 const LOG_BYTES: usize = 4 << 20;
 
 impl BurstLog {
-    /// A burst is its start address, the number of its records, the checks to skip by the policy, and the
-    /// records, all little-endian.
+    /// A burst is its start address, the number of its records, the checks to skip by the policy,
+    /// and the records, all little-endian.
     fn keep(&mut self, process: ProcessId, sample: &SampleRef<'_>, recording: &mut Recording) {
         self.bytes.extend_from_slice(&sample.header.registers[RIP].to_le_bytes());
         self.bytes.extend_from_slice(&(sample.records.len() as u32).to_le_bytes());

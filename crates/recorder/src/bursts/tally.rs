@@ -1,8 +1,10 @@
-//! What a recording adds up to: ticks and what came of them, bursts and why they ended, and the time that all of it took.
+//! What a recording adds up to: ticks and what came of them, bursts and why they ended, and the
+//! time that all of it took.
 //!
-//! Times come from the time-stamp counter, which goes on while a thread does not run. A burst that was preempted looks longer than
-//! it was, so each is cut at [`OUTLIER`] times the usual time per record before it is summed, and each handler at [`HANDLER_LIMIT`];
-//! what that cuts off is kept too.
+//! Times come from the time-stamp counter, which goes on while a thread does not run. A burst that
+//! was preempted looks longer than it was, so each is cut at [`OUTLIER`] times the usual time per
+//! record before it is summed, and each handler at [`HANDLER_LIMIT`]; what that cuts off is kept
+//! too.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +12,8 @@ use wire::sample::{EndReason, Outcome, SampleHeader};
 
 /// A burst that takes this many times longer per record than the running mean was interrupted.
 const OUTLIER: f64 = 8.0;
-/// Bursts before the running mean is trusted; until then it is taken to be [`USUAL_CYCLES`] per record, which is a slow burst.
+/// Bursts before the running mean is trusted; until then it is taken to be [`USUAL_CYCLES`] per
+/// record, which is a slow burst.
 const WARM_UP: u64 = 16;
 const USUAL_CYCLES: f64 = 40.0;
 /// Records that the fixed part of a burst is worth.

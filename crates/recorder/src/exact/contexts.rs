@@ -1,9 +1,12 @@
 //! Calling contexts of exact mode: from the tables of threads to one tree.
 //!
-//! Threads have tables of their own, in which a context is a place ([`wire::exact`]). Here, contexts of the same functions, called in the same way, are the
-//! same node, whichever thread or process they come from. Functions have numbers that are good for the process only and become those of modules.
+//! Threads have tables of their own, in which a context is a place ([`wire::exact`]). Here,
+//! contexts of the same functions, called in the same way, are the same node, whichever thread or
+//! process they come from. Functions have numbers that are good for the process only and become
+//! those of modules.
 //!
-//! Where call sites are told apart, a call is a node, too, between caller and callee. In the profile it is a property of the callee's context.
+//! Where call sites are told apart, a call is a node, too, between caller and callee. In the
+//! profile it is a property of the callee's context.
 
 use emit::CellKind;
 use profile::exact::{CodePlace, ContextNumber, ExactBuilder, PathNumber};
@@ -84,7 +87,8 @@ impl Tree {
         }
     }
 
-    /// Adds a path that ran so often, with so much of the metric, in the context at a place of an area that was added.
+    /// Adds a path that ran so often, with so much of the metric, in the context at a place of an
+    /// area that was added.
     pub fn add_path(&mut self, area: &AreaContexts, place: u32, path: u32, (count, metric): (u64, u64)) {
         if let Some(&node) = area.nodes.get(&place) {
             let sum = self.paths.entry((node, path)).or_default();
@@ -136,8 +140,8 @@ impl Tree {
         parent
     }
 
-    /// Puts the tree into a profile, with the entries of functions that have no paths. Cycles become times. `paths` are those of the functions, by
-    /// their numbers.
+    /// Puts the tree into a profile, with the entries of functions that have no paths. Cycles
+    /// become times. `paths` are those of the functions, by their numbers.
     ///
     /// # Errors
     /// If there are no such functions.

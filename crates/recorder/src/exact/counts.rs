@@ -1,13 +1,15 @@
 //! From counters of copies to a profile.
 //!
-//! A module's counters come with what they count ([`emit::Cell`]) and with the control flow that the copy was made from. Functions are
-//! looked at one by one, in one of two ways:
-//! * *by paths* ([`numbering`]): numbers become paths, and these everything else. Rests of paths count in blocks and edges only.
-//! * *by blocks* ([`derive`]): edges follow from blocks and from the edges that are counted. Also functions whose paths could not be
-//!   counted, in a recording of paths.
+//! A module's counters come with what they count ([`emit::Cell`]) and with the control flow that
+//! the copy was made from. Functions are looked at one by one, in one of two ways:
+//! * *by paths* ([`numbering`]): numbers become paths, and these everything else. Rests of paths
+//!   count in blocks and edges only.
+//! * *by blocks* ([`derive`]): edges follow from blocks and from the edges that are counted. Also
+//!   functions whose paths could not be counted, in a recording of paths.
 //!
-//! Either way gives counts of blocks, edges and arrivals, from which calls and entries follow. A direct call ran as often as its block.
-//! Whom indirect ones call is not known here; they are only added up. What counters do not tell is listed in [`Gaps`].
+//! Either way gives counts of blocks, edges and arrivals, from which calls and entries follow. A
+//! direct call ran as often as its block. Whom indirect ones call is not known here; they are only
+//! added up. What counters do not tell is listed in [`Gaps`].
 
 mod derive;
 mod function;
@@ -54,7 +56,8 @@ pub struct Counted<'a> {
     pub cells: &'a [Cell],
     /// Their counters, in order.
     pub counters: &'a [u64],
-    /// Counts in the path table, by the function's key within the module and the number of the path.
+    /// Counts in the path table, by the function's key within the module and the number of the
+    /// path.
     pub hashed: &'a HashMap<(u32, u32), u64>,
     /// Paths that began and will not end.
     pub unfinished: &'a [Unfinished],

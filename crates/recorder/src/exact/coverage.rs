@@ -1,11 +1,15 @@
 //! What share of the program's time exact mode has counted.
 //!
-//! Excursions say how often threads left the copies, not for how long: one may last a microsecond or the whole run. So threads have ticks of their CPU time in
-//! exact mode, too, and each notes whether it found the thread in a copy or in original code. The share of the latter is the time that was not counted, with the error of a
-//! sample of independent ticks. Ticks behind system calls stand for the kernel's time, those in the runtime for strobe's own; both are left out.
+//! Excursions say how often threads left the copies, not for how long: one may last a microsecond
+//! or the whole run. So threads have ticks of their CPU time in exact mode, too, and each notes
+//! whether it found the thread in a copy or in original code. The share of the latter is the time
+//! that was not counted, with the error of a sample of independent ticks. Ticks behind system calls
+//! stand for the kernel's time, those in the runtime for strobe's own; both are left out.
 //!
-//! Instructions are known only where they were counted. Copies take longer than the code that they are copied from, so that the share of *instructions* that is missing is larger
-//! than that of the time: with copies `s` times as slow and `t` of the time outside, it is about `t / (t + (1 - t) / s)`.
+//! Instructions are known only where they were counted. Copies take longer than the code that they
+//! are copied from, so that the share of *instructions* that is missing is larger than that of the
+//! time: with copies `s` times as slow and `t` of the time outside, it is about
+//! `t / (t + (1 - t) / s)`.
 
 use wire::control::TickPlace;
 

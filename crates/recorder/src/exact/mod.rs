@@ -79,7 +79,8 @@ pub struct Counted {
 }
 
 impl Totals {
-    /// Adds the counters of a process that has ended, with what was under way at the ends of its threads.
+    /// Adds the counters of a process that has ended, with what was under way at the ends of its
+    /// threads.
     pub fn take(&mut self, watched: &Watched, stops: &[Stopped], path_trace: Option<&ProcessTrace>) {
         let ExactCounters { native, native_cycles, entries, is_abandoned, ticks } = watched.process.exact_counters();
         for (reason, n) in native.into_iter().filter(|&(_, n)| n != 0) {
@@ -218,8 +219,8 @@ pub struct Accesses {
 }
 
 impl Totals {
-    /// Makes the profile from counters of `counting`. `names` are the paths of modules; `per_tick` says how many
-    /// paths are samples at a tick, if they are.
+    /// Makes the profile from counters of `counting`. `names` are the paths of modules; `per_tick`
+    /// says how many paths are samples at a tick, if they are.
     pub fn outcome(
         &self,
         counting: emit::Counting,
@@ -305,7 +306,8 @@ impl Totals {
         sum
     }
 
-    /// Hands on what the path table has beside paths. What paths have of which only the rest is known has no place.
+    /// Hands on what the path table has beside paths. What paths have of which only the rest is
+    /// known has no place.
     fn add_beside_paths(
         &self,
         builder: &mut ExactBuilder,

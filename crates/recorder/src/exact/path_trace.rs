@@ -1,8 +1,11 @@
-//! The full trace of a process, from words in shared memory to frames of a file ([`store::path_trace`]).
+//! The full trace of a process, from words in shared memory to frames of a file
+//! ([`store::path_trace`]).
 //!
-//! Words are packed as they arrive, area by area; a mark says when an area has a new thread, whose words make chunks of their own. A chunk is written when
-//! it is full, or when the recording writes what it has. With it go the blocks of paths that it has for the first time, as soon as the control flow of
-//! their module is known. Counts of paths come from packing; they are what copies would have counted.
+//! Words are packed as they arrive, area by area; a mark says when an area has a new thread, whose
+//! words make chunks of their own. A chunk is written when it is full, or when the recording writes
+//! what it has. With it go the blocks of paths that it has for the first time, as soon as the
+//! control flow of their module is known. Counts of paths come from packing; they are what copies
+//! would have counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! Reads the counters of a process whose threads never leave the copies, and the paths that it writes
-//! one by one.
+//! Reads the counters of a process whose threads never leave the copies, and the paths that it
+//! writes one by one.
 //!
-//! Such a process waits for copies of everything that it loads, and is answered when they are in place.
-//! Its counters are read when it has ended.
+//! Such a process waits for copies of everything that it loads, and is answered when they are in
+//! place. Its counters are read when it has ended.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ pub struct ExactReader {
 }
 
 impl ExactReader {
-    /// Returns the reader of a process that has just joined, with its number if its paths are traced.
+    /// Returns the reader of a process that has just joined, with its number if its paths are
+    /// traced.
     pub fn new(traced: Option<u32>) -> ExactReader {
         ExactReader { answering: None, path_trace: traced.map(ProcessTrace::new) }
     }

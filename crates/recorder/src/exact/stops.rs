@@ -1,8 +1,9 @@
 //! Paths that were under way when threads ended.
 //!
-//! A thread that ends in order says where it is, and leaves its stack with the frames that calls from it left ([`wire::exact::ThreadExit`]). A frame is in use
-//! if unwinding the stack comes to its stack pointer. What is not known: where threads were that were killed, by a signal or because
-//! another one ended the process; and activations that `longjmp` or an exception left.
+//! A thread that ends in order says where it is, and leaves its stack with the frames that calls
+//! from it left ([`wire::exact::ThreadExit`]). A frame is in use if unwinding the stack comes to
+//! its stack pointer. What is not known: where threads were that were killed, by a signal or
+//! because another one ended the process; and activations that `longjmp` or an exception left.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ pub struct Stopped {
     pub stop: Stop,
 }
 
-/// Where the functions were that were active when their threads ended; of each thread, the innermost first.
+/// Where the functions were that were active when their threads ended; of each thread, the
+/// innermost first.
 pub fn stops(watched: &mut Watched) -> Vec<Stopped> {
     let process = Arc::clone(&watched.process);
     let mut places: Vec<(u32, u64, u64, bool)> = Vec::new();

@@ -1,7 +1,9 @@
-//! `--converge`: no more events of places, and then of the whole process, when half more of them do not change their profile any more.
+//! `--converge`: no more events of places, and then of the whole process, when half more of them do
+//! not change their profile any more.
 //!
-//! Each process by itself. What is known is thrown away in the program's runtime, before it is compressed; the probes stay. Shares of values are those until
-//! then, and of the whole run only if the program went on as before; counts follow from blocks ([`profile::of_whole_run`]).
+//! Each process by itself. What is known is thrown away in the program's runtime, before it is
+//! compressed; the probes stay. Shares of values are those until then, and of the whole run only if
+//! the program went on as before; counts follow from blocks ([`profile::of_whole_run`]).
 
 use std::time::{Duration, Instant};
 

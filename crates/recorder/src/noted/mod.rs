@@ -1,7 +1,9 @@
-//! What loads loaded, and where calls and jumps went: from messages of processes to rows of the profile.
+//! What loads loaded, and where calls and jumps went: from messages of processes to rows of the
+//! profile.
 //!
-//! Messages are added up by site, kind and value. Values that come when the table is full are only counted for their site, so that what is kept is right
-//! for all that it holds, and totals are right in any case.
+//! Messages are added up by site, kind and value. Values that come when the table is full are only
+//! counted for their site, so that what is kept is right for all that it holds, and totals are
+//! right in any case.
 
 pub mod converge;
 
@@ -40,8 +42,9 @@ impl Sum {
         self.n_messages = self.n_messages.saturating_add(other.n_messages);
     }
 
-    /// A pick that stands for `k` events is as good as a sample of one in `k`; stratified ones are better than that. A message can be several picks,
-    /// added up, which its weight tells if it is known what one stands for.
+    /// A pick that stands for `k` events is as good as a sample of one in `k`; stratified ones are
+    /// better than that. A message can be several picks, added up, which its weight tells if it is
+    /// known what one stands for.
     fn estimate(self, events_per_pick: Option<u64>) -> Estimate {
         let n_picks = events_per_pick.map_or(0, |each| self.weight / each.max(1)).max(self.n_messages).max(1);
         let mean_weight = self.weight as f64 / n_picks as f64;
@@ -50,8 +53,8 @@ impl Sum {
     }
 }
 
-/// What is noted at a place ([`Event::place`]), and the instruction as messages name it. A kind that does not exist is the target's mistake; its events stay
-/// in the totals.
+/// What is noted at a place ([`Event::place`]), and the instruction as messages name it. A kind
+/// that does not exist is the target's mistake; its events stay in the totals.
 fn site_of(place: u64) -> (u32, ValueKind) {
     let event = Event { value: 0, site: place as u32, tag: (place >> 32) as u32 };
     (event.site, kind_of(event).unwrap_or_default())

@@ -1,4 +1,5 @@
-//! Where the modules of a process are, for turning its addresses and block records into places and blocks of files.
+//! Where the modules of a process are, for turning its addresses and block records into places and
+//! blocks of files.
 
 use std::sync::Arc;
 

@@ -95,7 +95,8 @@ impl Watched {
         }
     }
 
-    /// Looks whether anything speaks against bursts in the process; returns whether that has changed.
+    /// Looks whether anything speaks against bursts in the process; returns whether that has
+    /// changed.
     pub fn look_for_hindrances(&mut self) -> bool {
         let Ok(now) = self.process.hindrance() else { return false };
         std::mem::replace(&mut self.hindrance, now) != now

@@ -11,7 +11,8 @@ pub struct ThreadFilter {
 }
 
 impl ThreadFilter {
-    /// Returns the filter of a user's patterns: ids, or parts of names. No patterns want all threads.
+    /// Returns the filter of a user's patterns: ids, or parts of names. No patterns want all
+    /// threads.
     pub fn new(patterns: &[String]) -> ThreadFilter {
         ThreadFilter { patterns: patterns.to_vec(), wanted: HashSet::new(), unwanted: HashSet::new() }
     }

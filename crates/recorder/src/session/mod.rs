@@ -1,9 +1,9 @@
-//! The loop of a recording: takes processes in, has their modules translated, drains what they leave in
-//! shared memory, keeps the budget, writes the profile.
+//! The loop of a recording: takes processes in, has their modules translated, drains what they
+//! leave in shared memory, keeps the budget, writes the profile.
 //!
-//! Three threads: one waits for processes to join, one translates, and this one does the rest, a few
-//! hundred times a second at most. No step waits for anything: a process that has ended stays as such
-//! until what its samples need is known, or until it has waited long enough.
+//! Three threads: one waits for processes to join, one translates, and this one does the rest, a
+//! few hundred times a second at most. No step waits for anything: a process that has ended stays
+//! as such until what its samples need is known, or until it has waited long enough.
 
 mod modules;
 mod processes;
@@ -41,8 +41,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// A snapshot of the profile is written again after so many times the time that writing it took.
 const WRITE_PAUSE: u32 = 20;
 const N_ACCEPTORS: usize = 2;
-/// What a process takes to load the runtime, to join and to let go of it at its end, as a multiple of
-/// joining, which is what the runtime can measure: between 1.7 and 1.9 for `true`, rounded up.
+/// What a process takes to load the runtime, to join and to let go of it at its end, as a multiple
+/// of joining, which is what the runtime can measure: between 1.7 and 1.9 for `true`, rounded up.
 const START_PER_JOIN: f64 = 2.0;
 
 /// A recording in progress.
@@ -206,7 +206,8 @@ impl Session {
         self.sums.tally.n_samples > before
     }
 
-    /// Ends the recording of all processes: the program has ended. They settle in the steps that follow.
+    /// Ends the recording of all processes: the program has ended. They settle in the steps that
+    /// follow.
     pub fn end(&mut self) {
         self.take_in();
         self.take_translations();
@@ -297,8 +298,8 @@ impl Session {
         }
     }
 
-    /// Writes what has been read so far, and a snapshot of the profile where the mode has one and it does not
-    /// take too long.
+    /// Writes what has been read so far, and a snapshot of the profile where the mode has one and
+    /// it does not take too long.
     fn flush(&mut self) {
         self.writing.last_flush = Instant::now();
         for Followed { of, reader, .. } in self.processes.iter_mut().filter(|followed| !followed.has_ended()) {
@@ -333,7 +334,8 @@ impl Session {
         self.writing.latest.take()
     }
 
-    /// Writes a profile. One that cannot be written does not stop the program; the loss is reported at the end.
+    /// Writes a profile. One that cannot be written does not stop the program; the loss is reported
+    /// at the end.
     pub fn write(&mut self, profile: &Profile) {
         let started = Instant::now();
         if let Err(error) = self.sums.recording.write(profile) {
@@ -385,8 +387,8 @@ impl Session {
 /// Lets processes join, in threads of their own.
 fn accept(listener: Listener, settings: Settings) -> Receiver<Joined> {
     let (send_joined, joined) = channel();
-    // More than one, because a process that stalls while it joins must not keep others out. The threads end
-    // with strobe: nothing is lost when they are cut off between two processes.
+    // More than one, because a process that stalls while it joins must not keep others out. The
+    // threads end with strobe: nothing is lost when they are cut off between two processes.
     let listener = Arc::new(listener);
     for _ in 0..N_ACCEPTORS {
         let (listener, send_joined) = (Arc::clone(&listener), send_joined.clone());

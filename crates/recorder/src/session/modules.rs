@@ -1,4 +1,5 @@
-//! Modules of the processes of a recording: which there are, which may have copies, and what became of their translations.
+//! Modules of the processes of a recording: which there are, which may have copies, and what became
+//! of their translations.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -60,7 +61,8 @@ impl Session {
         known
     }
 
-    /// Finds out what the functions are of modules that ticks have met but that were not translated in time, or cannot be.
+    /// Finds out what the functions are of modules that ticks have met but that were not translated
+    /// in time, or cannot be.
     pub fn name_untranslated(&mut self) {
         for module in self.sums.builder.modules_without_functions() {
             if let Some((key, _)) = self.known_files.iter().find(|(_, known)| known.id == module) {

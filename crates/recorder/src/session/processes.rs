@@ -307,7 +307,8 @@ impl Session {
         }
         watched.process.set_enabled(self.window.is_enabled && watched.hindrance.is_none());
         if let Some(hindrance) = watched.hindrance {
-            // Threads look at the interval when they tick, so a longer one would be noticed too late.
+            // Threads look at the interval when they tick, so a longer one would be noticed too
+            // late.
             watched.process.set_interval_ns(HINDERED_INTERVAL_NS);
             if let Some(ticks) = &mut watched.perf_ticks {
                 let _ = ticks.set_interval_ns(HINDERED_INTERVAL_NS);

@@ -1,8 +1,10 @@
-//! Control flow as profiles need it: from what `flow` knows of a module to what `profile` wants to know.
+//! Control flow as profiles need it: from what `flow` knows of a module to what `profile` wants to
+//! know.
 //!
-//! Blocks are listed once, by address, with the function that owns them; where functions share code, the one that
-//! [`flow::ModuleFlow::function_containing`] names, as in copies. Paths are cut where Ball-Larus numbering cuts them, extra cuts of functions
-//! with too many paths included, so that sampled and exact profiles speak of the same paths.
+//! Blocks are listed once, by address, with the function that owns them; where functions share
+//! code, the one that [`flow::ModuleFlow::function_containing`] names, as in copies. Paths are cut
+//! where Ball-Larus numbering cuts them, extra cuts of functions with too many paths included, so
+//! that sampled and exact profiles speak of the same paths.
 
 use flow::callgraph::FunctionId;
 use flow::graph::BlockId;
@@ -46,8 +48,8 @@ pub fn module_code(image: &Image<'_>, flow: &ModuleFlow, executor: &impl Executo
     code
 }
 
-/// The functions of a module whose control flow is not known, as far as its symbols and unwind entries state them. One of unknown size
-/// reaches to the next.
+/// The functions of a module whose control flow is not known, as far as its symbols and unwind
+/// entries state them. One of unknown size reaches to the next.
 pub fn stated_functions(image: &Image<'_>) -> Vec<CodeFunction> {
     let seeds = image.functions();
     let next_starts = seeds.iter().skip(1).map(|seed| Some(seed.start.0)).chain([None]);
@@ -98,7 +100,8 @@ fn cut_edges(function: &FunctionFlow) -> Vec<(BlockId, BlockId)> {
     cuts.filter_map(|edge| Some((edge.from, edge.to?))).collect()
 }
 
-/// Adds all loops. Their indices by function and number in it; a loop whose header another function owns has none.
+/// Adds all loops. Their indices by function and number in it; a loop whose header another function
+/// owns has none.
 fn add_loops(
     code: &mut ModuleCode,
     flow: &ModuleFlow,

@@ -1,9 +1,11 @@
 //! `--guide`: paths numbered by how often edges ran in an earlier profile.
 //!
-//! Smart numbering gives the hottest way out of a block no addition, and keeps counters off hot edges. Without a guide, what is hot is guessed from
-//! loops. A guide changes where copies add and what numbers paths have, not what is counted.
+//! Smart numbering gives the hottest way out of a block no addition, and keeps counters off hot
+//! edges. Without a guide, what is hot is guessed from loops. A guide changes where copies add and
+//! what numbers paths have, not what is counted.
 //!
-//! A module of the guide is the same if its build-id is, or its path if it has none. A function that did not run then is numbered by the guess.
+//! A module of the guide is the same if its build-id is, or its path if it has none. A function
+//! that did not run then is numbered by the guess.
 
 use std::collections::HashMap;
 use std::hash::{Hash as _, Hasher as _};
@@ -22,7 +24,8 @@ use crate::error::{Result, refused};
 pub struct Guide {
     /// By build-id, or by path.
     modules: HashMap<String, Observed>,
-    /// Whether what was hot is to be taken for cold: what numbering is worth shows in what the worst one costs.
+    /// Whether what was hot is to be taken for cold: what numbering is worth shows in what the
+    /// worst one costs.
     is_flipped: bool,
 }
 

@@ -1,8 +1,10 @@
-//! Modules as the agent needs them: read, analyzed, translated, with a cache on disk so that a second run starts warm.
+//! Modules as the agent needs them: read, analyzed, translated, with a cache on disk so that a
+//! second run starts warm.
 //!
-//! A cached copy is trusted only if it was made by this very `strobe` from a file with the same build-id (or, without one, the same
-//! path, size and time) under the same settings; all of that is in its name; and if nobody else can have written it ([`crate::cache`]). Anything wrong with the cache
-//! means translating anew.
+//! A cached copy is trusted only if it was made by this very `strobe` from a file with the same
+//! build-id (or, without one, the same path, size and time) under the same settings; all of that is
+//! in its name; and if nobody else can have written it ([`crate::cache`]). Anything wrong with the
+//! cache means translating anew.
 
 pub mod block_index;
 pub mod code;
@@ -166,8 +168,9 @@ impl Translator {
         Ok(Translation::new(build_id, copy, Some(flow), time))
     }
 
-    /// Makes sure that the module's control flow is known: from the cache, from the analysis that the copy was made by, or from a new one.
-    /// The program should not wait for that, so it is done after the copy is in place.
+    /// Makes sure that the module's control flow is known: from the cache, from the analysis that
+    /// the copy was made by, or from a new one. The program should not wait for that, so it is done
+    /// after the copy is in place.
     pub fn find_code(&self, key: &FileKey, translation: &Translation) -> Result<()> {
         if translation.code.get().is_some() {
             return Ok(());
@@ -208,7 +211,8 @@ impl Translator {
         Source::open(key).and_then(|source| source.facts()).unwrap_or_default()
     }
 
-    /// The functions that a file states, without looking at its code; none if it cannot be read any more.
+    /// The functions that a file states, without looking at its code; none if it cannot be read any
+    /// more.
     pub fn stated_functions(key: &FileKey) -> Vec<CodeFunction> {
         let bytes = Source::open(key).and_then(|source| source.read()).unwrap_or_default();
         Image::parse(&bytes).map(|image| code::stated_functions(&image)).unwrap_or_default()
@@ -304,7 +308,8 @@ impl Source {
         }
     }
 
-    /// Build-id and unwind information, without reading the whole file. A file too damaged for that may still have code.
+    /// Build-id and unwind information, without reading the whole file. A file too damaged for that
+    /// may still have code.
     fn facts(&self) -> Result<(Option<String>, UnwindSections)> {
         match &self.bytes {
             Bytes::Memory(bytes) => facts(bytes.as_slice()),

@@ -1,6 +1,7 @@
 //! `--select`: from what a user has written to the places of a module that note events.
 //!
-//! Functions are looked up by their names in the module's own symbol tables, mangled or not, or by an address in them.
+//! Functions are looked up by their names in the module's own symbol tables, mangled or not, or by
+//! an address in them.
 
 use std::path::Path;
 

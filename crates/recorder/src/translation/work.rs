@@ -166,7 +166,8 @@ fn perform(translator: &Translator, job: Job) -> Performed {
         let placed = process.place(&module, &translation.copy).map_err(|error| error.to_string())?;
         Ok((translation, placed))
     });
-    // When the process is gone before a new copy is in place, the next run should find the control flow beside the copy in the cache.
+    // When the process is gone before a new copy is in place, the next run should find the control
+    // flow beside the copy in the cache.
     let to_index = translated.ok().filter(|translation| placed.is_ok() || translator.has_cached(translation));
     Performed { key, to_index, done: Done { process, module, result: placed } }
 }

@@ -1,5 +1,6 @@
-// Functions in assembly, for which a test makes copies of exact mode by hand. They run as start routines of threads, while signals come whose
-// handler has a copy, too. What they count in their copies must be exact.
+// Functions in assembly, for which a test makes copies of exact mode by hand. They run as start
+// routines of threads, while signals come whose handler has a copy, too. What they count in their
+// copies must be exact.
 #include "burn.h"
 #include <dlfcn.h>
 #include <pthread.h>

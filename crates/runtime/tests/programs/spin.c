@@ -1,4 +1,5 @@
-// A loop in assembly, for which a test makes a copy by hand. While it runs, signals come; their handler looks at what they interrupted.
+// A loop in assembly, for which a test makes a copy by hand. While it runs, signals come; their
+// handler looks at what they interrupted.
 #include "burn.h"
 #include <pthread.h>
 #include <sys/time.h>

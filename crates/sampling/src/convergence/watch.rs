@@ -1,13 +1,16 @@
 //! When a profile of values is stable, place by place and as a whole.
 //!
-//! What matters of a place are its dominant values, as in section 5.3.1 of the paper: those with a tenth of its events or more. Its change is how much of
-//! its events are under another dominant value, or under none, than at the last look: from 0 to 1. Looks are made whenever the profile has grown by half,
-//! so that what changed little would also change little if it went on as before. A place counts from the number of events that the paper wants.
+//! What matters of a place are its dominant values, as in section 5.3.1 of the paper: those with a
+//! tenth of its events or more. Its change is how much of its events are under another dominant
+//! value, or under none, than at the last look: from 0 to 1. Looks are made whenever the profile
+//! has grown by half, so that what changed little would also change little if it went on as before.
+//! A place counts from the number of events that the paper wants.
 //!
-//! * A place is *known* when it has changed no more than the tolerance at several looks in a row, between which it has grown by a quarter: a place that
-//!   does not run does not become known by that.
-//! * The profile is *stable* when the mean change of its places, weighted by their events, was no more than that. A place that is seen for the first time has
-//!   changed in all.
+//! * A place is *known* when it has changed no more than the tolerance at several looks in a row,
+//!   between which it has grown by a quarter: a place that does not run does not become known by
+//!   that.
+//! * The profile is *stable* when the mean change of its places, weighted by their events, was no
+//!   more than that. A place that is seen for the first time has changed in all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,7 +20,8 @@ use crate::metrics::Relevance;
 
 /// Events before the first look.
 const FIRST_LOOK: u64 = 100_000;
-/// Values with less of their place are not kept for the next look. Less than what is dominant, so that a value that becomes so was seen before.
+/// Values with less of their place are not kept for the next look. Less than what is dominant, so
+/// that a value that becomes so was seen before.
 const MIN_KEPT_SHARE: f64 = 0.02;
 
 /// A profile that is looked at from time to time; places are told apart by `S`.

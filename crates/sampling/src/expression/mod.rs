@@ -63,8 +63,9 @@ impl Expression {
         self.stages.iter().map(Stage::n_entries).fold(0, u64::saturating_add)
     }
 
-    /// How many events a message stands for that has been picked once: the product of the rates. What has been added up by tuple counts as
-    /// several picks. `None` if a stage does not pick, but loses what is rare.
+    /// How many events a message stands for that has been picked once: the product of the rates.
+    /// What has been added up by tuple counts as several picks. `None` if a stage does not pick,
+    /// but loses what is rare.
     #[must_use]
     pub fn events_per_pick(&self) -> Option<u64> {
         self.stages.iter().try_fold(1u64, |product, stage| Some(product.saturating_mul(stage.events_per_pick()?)))

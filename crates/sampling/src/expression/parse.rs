@@ -8,7 +8,8 @@ use crate::error::{Error, ParseError, Rate, TableSize};
 use crate::rivals::CountMinShape;
 use crate::tagged::{TagShape, Thresholds};
 
-/// Defaults of the options of `T`: the paper's tags and ways, and its miss counter of 3 bits. It does not say when to evict.
+/// Defaults of the options of `T`: the paper's tags and ways, and its miss counter of 3 bits. It
+/// does not say when to evict.
 const TAG_BITS: u64 = 2;
 const WAYS: u64 = 2;
 const REPLACE: u64 = 8;

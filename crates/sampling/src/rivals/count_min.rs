@@ -1,7 +1,9 @@
-//! Count-Min (Cormode, Muthukrishnan 2005) with conservative update, and a heap of the tuples with the greatest estimates.
+//! Count-Min (Cormode, Muthukrishnan 2005) with conservative update, and a heap of the tuples with
+//! the greatest estimates.
 //!
-//! Each row has a counter for every hash value; the least counter of a tuple is its estimate, never too low. A conservative update raises
-//! only counters below the new estimate, which costs nothing and makes the estimates better.
+//! Each row has a counter for every hash value; the least counter of a tuple is its estimate, never
+//! too low. A conservative update raises only counters below the new estimate, which costs nothing
+//! and makes the estimates better.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,6 +1,7 @@
 //! Misra-Gries (1982): a tuple that finds no counter takes one from every counter.
 //!
-//! Counters hold their value plus a common `floor`, so that taking from all of them is raising the floor.
+//! Counters hold their value plus a common `floor`, so that taking from all of them is raising the
+//! floor.
 
 use crate::compressor::{Compressor, Message, Tuple};
 use crate::error::TableSize;
@@ -27,7 +28,8 @@ impl<T: Tuple> MisraGries<T> {
         self.heap.iter().map(move |message| Message { weight: message.weight - floor, ..message })
     }
 
-    /// A tuple without a counter takes from all of them, and gets the least one if that leaves nothing in it.
+    /// A tuple without a counter takes from all of them, and gets the least one if that leaves
+    /// nothing in it.
     fn take_from_all(&mut self, message: Message<T>) {
         let taken = message.weight.min(self.heap.least() - self.floor);
         self.floor += taken;

@@ -1,6 +1,8 @@
-//! Rivals: algorithms that keep the most frequent tuples of a stream, in the same clothes as the samplers.
+//! Rivals: algorithms that keep the most frequent tuples of a stream, in the same clothes as the
+//! samplers.
 //!
-//! They send nothing until they are drained. What they cannot represent is in their residue like that of any other compressor.
+//! They send nothing until they are drained. What they cannot represent is in their residue like
+//! that of any other compressor.
 
 mod count_min;
 mod misra_gries;

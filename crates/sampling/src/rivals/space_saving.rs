@@ -1,6 +1,8 @@
-//! Space-Saving (Metwally, Agrawal, El Abbadi 2005): a new tuple takes over the counter, and the count, of the least frequent one.
+//! Space-Saving (Metwally, Agrawal, El Abbadi 2005): a new tuple takes over the counter, and the
+//! count, of the least frequent one.
 //!
-//! Counts add up to the length of the stream, so that nothing is lost; a count is too large by at most the least count of the table.
+//! Counts add up to the length of the stream, so that nothing is lost; a count is too large by at
+//! most the least count of the table.
 
 use crate::compressor::{Compressor, Message, Tuple};
 use crate::error::TableSize;
@@ -53,7 +55,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The guarantees of the paper: never too low, too high by at most N / k, and every tuple above N / k is there.
+        /// The guarantees of the paper: never too low, too high by at most N / k, and every tuple
+        /// above N / k is there.
         #[test]
         fn counts_are_bounded(stream in prop::collection::vec(0u64..40, 1..500), k in 1u64..12) {
             let mut table = SpaceSaving::new(TableSize::new(k).unwrap(), 1);

@@ -1,16 +1,19 @@
 //! Words of one thread, packed.
 //!
-//! Programs repeat themselves: what followed the last few words when they were last seen mostly follows again. So a table remembers, by a hash of the words
-//! before, which word came then. As long as it is right, only a run is counted; a word that it did not expect is written as a number, in the order in which
-//! words first occur, and the table learns it. The reader has the same table and needs nothing else. What is left goes through zstd.
+//! Programs repeat themselves: what followed the last few words when they were last seen mostly
+//! follows again. So a table remembers, by a hash of the words before, which word came then. As
+//! long as it is right, only a run is counted; a word that it did not expect is written as a
+//! number, in the order in which words first occur, and the table learns it. The reader has the
+//! same table and needs nothing else. What is left goes through zstd.
 //!
-//! A table entry also counts how often it was right, and a new word how often it was written. So packing counts all words without a further look at
-//! each ([`Packer::close`]).
+//! A table entry also counts how often it was right, and a new word how often it was written. So
+//! packing counts all words without a further look at each ([`Packer::close`]).
 //!
 //! A chunk needs nothing of the chunks before it: one that is damaged costs no other.
 //!
-//! Packed, a chunk is the lengths of two streams in bytes (4 bytes each, little-endian) and three streams: runs and numbers, as LEB128, and the words that are
-//! numbered, 8 bytes each. A run that is followed by a number is longer by that word; the last one by nothing.
+//! Packed, a chunk is the lengths of two streams in bytes (4 bytes each, little-endian) and three
+//! streams: runs and numbers, as LEB128, and the words that are numbered, 8 bytes each. A run that
+//! is followed by a number is longer by that word; the last one by nothing.
 
 use rustc_hash::FxHashMap;
 

@@ -90,7 +90,8 @@ pub enum Start {
     Entry,
     /// Another path of the same activation ended just before.
     Cut,
-    /// Control came to another entry, mostly by an exception: what of the activation came before did not end.
+    /// Control came to another entry, mostly by an exception: what of the activation came before
+    /// did not end.
     Landing,
     /// Behind a call that was not seen to be made: what of the path came before is not known.
     Middle,
@@ -114,9 +115,11 @@ pub enum End {
     Return,
     /// Another path of the same activation starts at this block.
     Cut(u64),
-    /// Control goes to another function, whose return will be this one's; 0 if it is not fixed which.
+    /// Control goes to another function, whose return will be this one's; 0 if it is not fixed
+    /// which.
     Jump(u64),
-    /// A call that does not return, or a trap; of a path that has not ended, the last block that it came to.
+    /// A call that does not return, or a trap; of a path that has not ended, the last block that it
+    /// came to.
     Stop,
 }
 

@@ -197,7 +197,8 @@ impl Trace {
     /// Opens a path trace and reads its facts.
     ///
     /// # Errors
-    /// If it cannot be read, or is something else. Damage behind its beginning is no error ([`Trace::damage`]).
+    /// If it cannot be read, or is something else. Damage behind its beginning is no error
+    /// ([`Trace::damage`]).
     pub fn open(path: &Path) -> Result<Trace, Error> {
         let wrong = |what: &str| Error::PathTrace { path: path.to_owned(), what: what.to_owned() };
         let unreadable = |cause: std::io::Error| wrong(&format!("cannot be read: {cause}"));

@@ -1,19 +1,26 @@
 //! Blocks in the order in which they ran, from paths in the order in which they ended.
 //!
-//! A callee's paths end before the path of its caller that has the call: the order is that of expressions with their operator last. Read backwards it is one with the
-//! operator first, and that needs no look ahead. So a thread is read from its end to its start, with a stack of paths of which a part is yet to come. At its
-//! bottom are the paths that were under way when the thread ended.
+//! A callee's paths end before the path of its caller that has the call: the order is that of
+//! expressions with their operator last. Read backwards it is one with the operator first, and that
+//! needs no look ahead. So a thread is read from its end to its start, with a stack of paths of
+//! which a part is yet to come. At its bottom are the paths that were under way when the thread
+//! ended.
 //!
-//! * The blocks of a path come from its last to its first. Before a block that ends in a call comes what was called: the path that is read next, if that returned
-//!   (or jumped from the function that is known to be called to one that leaves no paths),
-//!   and the paths before it, until one starts at an entry that was not jumped to from the path before. If it is known what is called, and it is another function,
-//!   these were *displaced*, and what was called is yet to come.
-//! * A path that starts where another one of the same activation ended comes directly behind that one. What is found instead is displaced.
-//! * What is displaced comes where it was found, and is counted: it is left of activations that `longjmp` or an exception ended.
-//! * Between the marks of a signal handler, the same applies by itself. What the handler ran comes before the blocks of the path that it interrupted, back to the call that
-//!   was made last before: paths do not tell where in between the signal came.
+//! * The blocks of a path come from its last to its first. Before a block that ends in a call comes
+//!   what was called: the path that is read next, if that returned (or jumped from the function
+//!   that is known to be called to one that leaves no paths), and the paths before it, until one
+//!   starts at an entry that was not jumped to from the path before. If it is known what is called,
+//!   and it is another function, these were *displaced*, and what was called is yet to come.
+//! * A path that starts where another one of the same activation ended comes directly behind that
+//!   one. What is found instead is displaced.
+//! * What is displaced comes where it was found, and is counted: it is left of activations that
+//!   `longjmp` or an exception ended.
+//! * Between the marks of a signal handler, the same applies by itself. What the handler ran comes
+//!   before the blocks of the path that it interrupted, back to the call that was made last before:
+//!   paths do not tell where in between the signal came.
 //!
-//! **Not told apart.** A callee of unknown address that leaves no paths (it has no copy, or is counted by blocks) takes those that the call before it left.
+//! **Not told apart.** A callee of unknown address that leaves no paths (it has no copy, or is
+//! counted by blocks) takes those that the call before it left.
 
 use rustc_hash::FxHashSet;
 use wire::path_trace::Mark;
@@ -86,7 +93,8 @@ pub fn blocks(trace: &Trace, process: &Process, thread: (u32, u32)) -> Result<Ra
 /// What the reader is inside of.
 #[derive(Debug)]
 enum Frame<'a> {
-    /// A path of which the first `n_left` blocks are yet to come, the last of them without what it called if `has_called`.
+    /// A path of which the first `n_left` blocks are yet to come, the last of them without what it
+    /// called if `has_called`.
     Path {
         word: u64,
         path: &'a PathFact,

@@ -33,8 +33,8 @@ impl Client {
         Ok(Client(config.build().into()))
     }
 
-    /// Returns whether the server has the debug file of a build, which is then in `path`. `heard` is told the bytes that have arrived
-    /// and those that were promised.
+    /// Returns whether the server has the debug file of a build, which is then in `path`. `heard`
+    /// is told the bytes that have arrived and those that were promised.
     pub fn receive(
         &self,
         server: &str,

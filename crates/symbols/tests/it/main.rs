@@ -1,4 +1,5 @@
-//! Whole modules, from file to frames: compiled programs with and without debug data, moved, deleted, rebuilt.
+//! Whole modules, from file to frames: compiled programs with and without debug data, moved,
+//! deleted, rebuilt.
 
 mod fixture;
 mod frames;

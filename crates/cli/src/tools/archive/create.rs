@@ -33,7 +33,8 @@ pub fn create(profile_path: &Path, archive: &Path, is_scrubbed: bool) -> Result<
     })
 }
 
-/// Written anew, a profile has none of the tables beside those of [`Profile`], such as processes and raw traces.
+/// Written anew, a profile has none of the tables beside those of [`Profile`], such as processes
+/// and raw traces.
 fn scrubbed(mut profile: Profile, archive: &Path) -> Result<Vec<u8>> {
     scrub::scrub(&mut profile);
     let mut beside = archive.as_os_str().to_owned();

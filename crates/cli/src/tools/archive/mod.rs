@@ -1,8 +1,9 @@
-//! `strobe archive`: a profile with what is needed to read it elsewhere, as a tar file compressed with zstd.
+//! `strobe archive`: a profile with what is needed to read it elsewhere, as a tar file compressed
+//! with zstd.
 //!
-//! Extracted, it is a folder with `profile.strobe`, the profile, and `files`, which [`ArchivedFiles`] describes: whoever reads a profile
-//! looks for its files there first. An archive holds nothing else, and nothing else is extracted: names of entries are checked, not
-//! trusted.
+//! Extracted, it is a folder with `profile.strobe`, the profile, and `files`, which
+//! [`ArchivedFiles`] describes: whoever reads a profile looks for its files there first. An archive
+//! holds nothing else, and nothing else is extracted: names of entries are checked, not trusted.
 
 mod create;
 mod extract;
@@ -26,7 +27,8 @@ pub fn run(props: &ArchiveProps) -> Result<()> {
     }
 }
 
-/// Where to read the file of a module: in the archive that the profile came from, else where it was recorded.
+/// Where to read the file of a module: in the archive that the profile came from, else where it was
+/// recorded.
 pub fn binary_of(profile: &Path, module: &Module) -> PathBuf {
     let archived = || ArchivedFiles::beside(profile)?.binary(&BuildIdText::new(&module.build_id)?);
     archived().unwrap_or_else(|| PathBuf::from(&module.path))

@@ -1,7 +1,8 @@
 //! Takes out of a profile what tells about the people and machines behind it.
 //!
-//! Of paths the file name is left, of commands the program's file name. Facts that are numbers stay, and those few texts that cannot name
-//! anyone; all others go, also those that strobe does not know yet. Names of functions stay: without them there is no profile.
+//! Of paths the file name is left, of commands the program's file name. Facts that are numbers
+//! stay, and those few texts that cannot name anyone; all others go, also those that strobe does
+//! not know yet. Names of functions stay: without them there is no profile.
 
 use profile::Profile;
 

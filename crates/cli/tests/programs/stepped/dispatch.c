@@ -1,4 +1,5 @@
-/* An interpreter with a jump table, calls through pointers, and a library function that calls back. */
+/* An interpreter with a jump table, calls through pointers, and a library function that calls
+ * back. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* Signals that arrive while functions are on their way, with handlers that do work and raise others. */
+/* Signals that arrive while functions are on their way, with handlers that do work and raise
+ * others. */
 #include <signal.h>
 #include <stdio.h>
 

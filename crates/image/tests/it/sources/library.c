@@ -1,4 +1,5 @@
-/* A library whose exported functions call each other through the linkage table, so that another module may interpose them. */
+/* A library whose exported functions call each other through the linkage table, so that another
+ * module may interpose them. */
 #include <stdlib.h>
 
 int exported_leaf(int value) { return value * 3; }

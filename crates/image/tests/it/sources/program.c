@@ -1,4 +1,5 @@
-/* A program with one of each: static and global functions, a table of function pointers, imports, an initializer. */
+/* A program with one of each: static and global functions, a table of function pointers,
+ * imports, an initializer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -60,7 +60,8 @@ fn of_function(function: &flow::FunctionFlow) -> Allowed {
     }
 }
 
-/// The logarithm to base 10 of the sum of numbers whose logarithms to base 2 are given; nothing if there are none.
+/// The logarithm to base 10 of the sum of numbers whose logarithms to base 2 are given; nothing if
+/// there are none.
 #[must_use]
 pub fn log10_of_sum(log2: &[f64]) -> Option<f64> {
     let most = log2.iter().copied().reduce(f64::max)?;

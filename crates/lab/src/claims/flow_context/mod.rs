@@ -1,7 +1,9 @@
-//! Flow and context sensitive profiling (Ammons, Ball, Larus): exact counts of paths and calling contexts, with metrics.
+//! Flow and context sensitive profiling (Ammons, Ball, Larus): exact counts of paths and calling
+//! contexts, with metrics.
 //!
-//! The paper's metric is misses of the processor's data cache of 16 KB; here it is a simulated one of the same shape. Recordings are kept by [`crate::accuracy`],
-//! what is found of a program in a file per claim and program.
+//! The paper's metric is misses of the processor's data cache of 16 KB; here it is a simulated one
+//! of the same shape. Recordings are kept by [`crate::accuracy`], what is found of a program in a
+//! file per claim and program.
 
 mod code;
 mod hot;

@@ -1,7 +1,9 @@
-//! Claim F5: table 2 of the paper, what is recorded of a metric against what it is without recording.
+//! Claim F5: table 2 of the paper, what is recorded of a metric against what it is without
+//! recording.
 //!
-//! *Without* are, for cycles, the time that the program takes by itself, waits included, which the time stamp counter does not tell apart either; and for instructions
-//! and misses of the same data cache, cachegrind.
+//! *Without* are, for cycles, the time that the program takes by itself, waits included, which the
+//! time stamp counter does not tell apart either; and for instructions and misses of the same data
+//! cache, cachegrind.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! What ticks and bursts say about strata, for [`crate::builder::weights`].
 //!
-//! **Time.** A tick falls somewhere in an interval that ends with a check; which check is known if there was a burst. Ticks without one are
-//! taken to be like those with one in the same region; where there are none, like those in the same module. Code of modules that
-//! never had a burst is left out: nothing is known about it, and its time must not be taken for that of other code.
+//! **Time.** A tick falls somewhere in an interval that ends with a check; which check is known if
+//! there was a burst. Ticks without one are taken to be like those with one in the same region;
+//! where there are none, like those in the same module. Code of modules that never had a burst is
+//! left out: nothing is known about it, and its time must not be taken for that of other code.
 
 use std::collections::BTreeMap;
 
@@ -111,8 +112,8 @@ impl StratumOf {
         of
     }
 
-    /// Checks that bursts saw, by their stratum and that of the check, and how many of them count. A check in no stratum is never the first
-    /// of a burst, and rare.
+    /// Checks that bursts saw, by their stratum and that of the check, and how many of them count.
+    /// A check in no stratum is never the first of a burst, and rare.
     fn checks(&self, builder: &Builder, n_strata: usize) -> (Vec<Vec<(usize, f64)>>, Vec<f64>) {
         let known = &builder.tables.known;
         let mut sums: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); n_strata];

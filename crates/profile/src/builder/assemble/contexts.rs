@@ -1,7 +1,7 @@
 //! Contexts, recursions and system calls.
 //!
-//! When the code of a module comes late, addresses that were functions of their own until then turn out to be one function. So the
-//! tree is folded once more, by the functions as they are known now.
+//! When the code of a module comes late, addresses that were functions of their own until then turn
+//! out to be one function. So the tree is folded once more, by the functions as they are known now.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,8 @@ impl Folded {
         })
     }
 
-    /// Weights say how often a function is entered; in which of its contexts, they say only where contexts are in many bursts.
+    /// Weights say how often a function is entered; in which of its contexts, they say only where
+    /// contexts are in many bursts.
     fn draw_together(&self, entries: &mut [Estimate]) {
         let mut of_functions: BTreeMap<FunctionId, Vec<usize>> = BTreeMap::new();
         for (index, &(_, function)) in self.rows.iter().enumerate() {

@@ -1,9 +1,10 @@
 //! From the builder's sums to the profile's tables.
 //!
-//! Rows are sorted by module and address where they have one. A row is made for what was seen, for what these rows refer to, and for the
-//! direction of a seen branch that was never taken.
+//! Rows are sorted by module and address where they have one. A row is made for what was seen, for
+//! what these rows refer to, and for the direction of a seen branch that was never taken.
 //!
-//! Functions and contexts have the time of the ticks in them; [`times`] shares it out within a function.
+//! Functions and contexts have the time of the ticks in them; [`times`] shares it out within a
+//! function.
 
 mod accounting;
 mod contexts;
@@ -43,7 +44,8 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let damped = builder.strata.damped(&weigh(&scales), n_events, is_edge);
     let weights = weigh(&damped.scales);
     let errors = weights.model_errors();
-    // Weights of strata of one phase are wrong independently of each other, the more so for events of few strata.
+    // Weights of strata of one phase are wrong independently of each other, the more so for events
+    // of few strata.
     let of_strata = accounts.model_noise * builder.strata.concentration(&weights, n_events);
     let is_complete = builder.options.coverage == Coverage::Complete;
     let estimates = match is_complete {
@@ -89,9 +91,11 @@ fn unwatched_share(builder: &Builder) -> f64 {
     if builder.total.ns > 0.0 { (1.0 - watch_ns / builder.total.ns).max(LEAST_UNWATCHED) } else { 1.0 }
 }
 
-/// An event that was not seen is not expected more than three times in the bursts, with 95 % confidence, and each of these stands for as
-/// many events as the weight of its stratum says. The bound is for code that 95 % of the time is spent in: a function that one short
-/// burst was taken from has a weight without meaning. Events that come in clumps can be more: a burst that misses one misses all.
+/// An event that was not seen is not expected more than three times in the bursts, with 95 %
+/// confidence, and each of these stands for as many events as the weight of its stratum says. The
+/// bound is for code that 95 % of the time is spent in: a function that one short burst was taken
+/// from has a weight without meaning. Events that come in clumps can be more: a burst that misses
+/// one misses all.
 fn unseen_at_most(weights: &Weights) -> f64 {
     RULE_OF_THREE * weights.scale_of_most()
 }

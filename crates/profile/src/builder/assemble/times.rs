@@ -2,17 +2,20 @@
 //!
 //! A tick is a sample of where time goes, and the only one. What it says, step by step:
 //!
-//! 1. **Instruction.** An interrupt is taken behind the instruction that the processor was waiting for, so that the tick's address
-//!    is that of the next one. The time belongs to the block of the instruction before: another block if the address is
-//!    the first of its own. Which one, edges into it say, by how often they were taken. At the entry of a function and behind a
-//!    call, the instruction before is in another function; such ticks stay where they are.
-//! 2. **Path.** The tick's time goes to the paths that have its block and go on as its burst did ([`Suffix`]), by
-//!    how often each ran. Executions of the block that are on no path that was seen whole have their part, which is nobody's.
-//! 3. **Shrinkage.** Where ticks are few, shares within a function are drawn towards executed instructions, as far as the ticks of
-//!    the whole program say that these can be trusted ([`Precision`]).
+//! 1. **Instruction.** An interrupt is taken behind the instruction that the processor was waiting
+//!    for, so that the tick's address is that of the next one. The time belongs to the block of the
+//!    instruction before: another block if the address is the first of its own. Which one, edges
+//!    into it say, by how often they were taken. At the entry of a function and behind a call, the
+//!    instruction before is in another function; such ticks stay where they are.
+//! 2. **Path.** The tick's time goes to the paths that have its block and go on as its burst did
+//!    ([`Suffix`]), by how often each ran. Executions of the block that are on no path that was
+//!    seen whole have their part, which is nobody's.
+//! 3. **Shrinkage.** Where ticks are few, shares within a function are drawn towards executed
+//!    instructions, as far as the ticks of the whole program say that these can be trusted
+//!    ([`Precision`]).
 //!
-//! What step 2 cannot see is code that is slow on one path and fast on another that shares the block. [`SPLIT_ERROR`] allows for
-//! that in the error of a path.
+//! What step 2 cannot see is code that is slow on one path and fast on another that shares the
+//! block. [`SPLIT_ERROR`] allows for that in the error of a path.
 
 use rustc_hash::FxHashMap;
 
@@ -27,7 +30,8 @@ use crate::model::{BlockId, EdgeKind, FunctionId, Profile};
 /// Share of the model that every block of a function has in equal parts: any of them can be slow.
 const UNIFORM_SHARE: f64 = 0.1;
 
-/// Standard deviation of the logarithm of what an execution of a block takes on one path against another.
+/// Standard deviation of the logarithm of what an execution of a block takes on one path against
+/// another.
 const SPLIT_ERROR: f64 = 0.5;
 
 /// Time within functions.
@@ -138,9 +142,10 @@ impl Times {
 
     /// How much slower functions can be than the time model says, as the logarithm of a factor.
     ///
-    /// That model knows no waiting for memory. Where a function waits, the blocks that do have more of its ticks than of its
-    /// instructions, and the others less. If it is these that run at the model's speed, the function takes as many times
-    /// longer as they lack ticks; those with half of the instructions are looked at. The mean over functions is by their time.
+    /// That model knows no waiting for memory. Where a function waits, the blocks that do have more
+    /// of its ticks than of its instructions, and the others less. If it is these that run at the
+    /// model's speed, the function takes as many times longer as they lack ticks; those with half
+    /// of the instructions are looked at. The mean over functions is by their time.
     pub fn slowness(&self, profile: &Profile) -> f64 {
         let mut parts: Vec<Vec<(f64, f64)>> = vec![Vec::new(); profile.functions.len()];
         for (block, &(n, model)) in profile.blocks.iter().zip(&self.blocks) {
@@ -217,7 +222,8 @@ impl Arrivals {
         Arrivals { from, from_outside }
     }
 
-    /// The blocks whose last instruction was executed before the first of a block, with their shares.
+    /// The blocks whose last instruction was executed before the first of a block, with their
+    /// shares.
     fn before(&self, block: BlockId) -> Vec<(BlockId, f64)> {
         // Estimates of edges and blocks need not agree exactly; a small rest is no arrival.
         const NOTICEABLE: f64 = 0.01;

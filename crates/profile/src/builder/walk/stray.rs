@@ -1,4 +1,5 @@
-//! Steps that depend on the stack: to a deeper frame, to the middle of a function, or nowhere that is known.
+//! Steps that depend on the stack: to a deeper frame, to the middle of a function, or nowhere that
+//! is known.
 
 use super::{Frame, Walker};
 use crate::builder::events::Event;
@@ -33,8 +34,8 @@ impl Walker {
         }
     }
 
-    /// A jump to the first block of a function by means that are none of a call: a return to it, mostly; or to another block where functions
-    /// enter it.
+    /// A jump to the first block of a function by means that are none of a call: a return to it,
+    /// mostly; or to another block where functions enter it.
     fn jump_to_function(&mut self, tables: &mut Tables, next: BlockRef) {
         let site = tables.trie.node(self.current.path).block;
         let Some(callee) = tables.known.code.function_of(next) else { return };
@@ -110,7 +111,8 @@ impl Walker {
         self.resume(tables, context, next, start);
     }
 
-    /// A call from before the burst returns: the step past the call is seen, the path before it is not.
+    /// A call from before the burst returns: the step past the call is seen, the path before it is
+    /// not.
     pub(super) fn return_from_before(&mut self, tables: &mut Tables, context: ContextKey, next: BlockRef) {
         if let Some(from) = tables.known.code.block(next).and_then(|block| block.call_before()) {
             let edge = Event::Edge { from: from.number(), to: next, kind: EdgeKind::PastCall };

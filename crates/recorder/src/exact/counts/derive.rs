@@ -1,17 +1,21 @@
 //! Counts of edges from counts of blocks.
 //!
 //! What is known: how often every block ran, and some edges. Two kinds of sums hold:
-//! * *out of* a block that control cannot stay in: its edges ran as often as it did. Not so behind a call, which need not return.
-//! * *into* a block that control reaches only by edges: likewise. Not so at entries of the function, where some control comes from elsewhere.
+//! * *out of* a block that control cannot stay in: its edges ran as often as it did. Not so behind
+//!   a call, which need not return.
+//! * *into* a block that control reaches only by edges: likewise. Not so at entries of the
+//!   function, where some control comes from elsewhere.
 //!
-//! A sum with one unknown edge gives that edge; a sum with nothing left to share gives zero to all of its unknown edges. This is repeated until
-//! nothing changes. If unknown edges are drawn between the sums that they are in, the rule takes leaves off that graph; what stays is on
-//! cycles, and no edge of a cycle is determined, because one can be more and the next less all around it.
+//! A sum with one unknown edge gives that edge; a sum with nothing left to share gives zero to all
+//! of its unknown edges. This is repeated until nothing changes. If unknown edges are drawn between
+//! the sums that they are in, the rule takes leaves off that graph; what stays is on cycles, and no
+//! edge of a cycle is determined, because one can be more and the next less all around it.
 //!
-//! **Sums that do not hold.** A program can leave a block in the middle (`exit`, a fault, a signal handler that jumps), and arrive where no edge
-//! leads (`longjmp`, a thread that ran natively for a while). An edge never gets more than either of its sums has left, and sums into blocks,
-//! which state what has happened and not what was about to, are used first. What is left in the end is counted
-//! ([`Derived::n_left_midway`], [`Derived::arrivals`]).
+//! **Sums that do not hold.** A program can leave a block in the middle (`exit`, a fault, a signal
+//! handler that jumps), and arrive where no edge leads (`longjmp`, a thread that ran natively for a
+//! while). An edge never gets more than either of its sums has left, and sums into blocks, which
+//! state what has happened and not what was about to, are used first. What is left in the end is
+//! counted ([`Derived::n_left_midway`], [`Derived::arrivals`]).
 
 use std::collections::VecDeque;
 
@@ -42,7 +46,8 @@ pub struct BlockFacts {
 pub struct Derived {
     /// By edge: its count, if it is determined.
     pub edges: Vec<Option<u64>>,
-    /// By block: how often it was reached otherwise than over an edge; nothing if that is not determined.
+    /// By block: how often it was reached otherwise than over an edge; nothing if that is not
+    /// determined.
     pub arrivals: Vec<Option<u64>>,
     /// How often blocks ran that control did not leave.
     pub n_left_midway: u64,

@@ -34,7 +34,8 @@ struct Flow {
     blocks: Vec<u64>,
     /// Nothing if it is not determined.
     edges: Vec<Option<u64>>,
-    /// By block: how often control came otherwise than over an edge; nothing if it is not determined.
+    /// By block: how often control came otherwise than over an edge; nothing if it is not
+    /// determined.
     arrivals: Vec<Option<u64>>,
 }
 
@@ -251,7 +252,8 @@ impl<'a> Adder<'a> {
         Ok(())
     }
 
-    /// Control that comes to the function's own entries has entered it; what comes to landing pads was in it before.
+    /// Control that comes to the function's own entries has entered it; what comes to landing pads
+    /// was in it before.
     fn add_entries(&self, builder: &mut ExactBuilder, flow: &Flow) -> Result<()> {
         let cfg = &self.function.cfg;
         let entries = cfg.graph.entries().iter().zip(&cfg.entry_kinds);

@@ -1,8 +1,9 @@
 //! What the numbers mean by which copies count the paths of a function.
 //!
-//! Numbers below `n_paths` are those of a [`PathPlan`], made as `emit` makes it: smart numbering by the same weights, cut in the same way, so that
-//! the same graph gives the same numbers. Numbers beyond are paths of which only the rest is known, from a return site on that was reached
-//! without a noted return. The return sites have `paths_from` numbers each, in their order.
+//! Numbers below `n_paths` are those of a [`PathPlan`], made as `emit` makes it: smart numbering by
+//! the same weights, cut in the same way, so that the same graph gives the same numbers. Numbers
+//! beyond are paths of which only the rest is known, from a return site on that was reached without
+//! a noted return. The return sites have `paths_from` numbers each, in their order.
 //!
 //! Copies have 32 bits for a number, and count functions by blocks whose numbers need more.
 
@@ -56,7 +57,8 @@ impl Numbering {
         }
     }
 
-    /// The blocks of a path that has come to a block, which is the last of them, given the path register on arrival there.
+    /// The blocks of a path that has come to a block, which is the last of them, given the path
+    /// register on arrival there.
     pub fn decode_unfinished(&self, at: BlockId, register: i32) -> Option<Decoded<Vec<BlockId>>> {
         let sum = u64::from(self.placement.prefix_sum(at, i64::from(register)) as u32);
         match self.site_of(sum) {

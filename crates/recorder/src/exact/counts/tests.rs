@@ -43,7 +43,8 @@ impl Truth {
         Truth { blocks: vec![0; n_blocks], edges: vec![0; cfg.edges.len()], arrivals: vec![0; n_blocks] }
     }
 
-    /// Adds a run from an entry until control leaves the function; one that takes too long did not happen.
+    /// Adds a run from an entry until control leaves the function; one that takes too long did not
+    /// happen.
     fn run(&mut self, cfg: &Cfg, choices: &mut Choices, calls: Calls) {
         let mut longer = self.clone();
         if longer.run_to_exit(cfg, choices, calls) {
@@ -101,7 +102,8 @@ fn has_table(cfg: &Cfg) -> bool {
     cfg.edges.iter().any(|edge| edge.kind == EdgeKind::JumpTable)
 }
 
-/// Whether the step before an entry tells nothing about it: a call need not return, and a branch out of the function is not counted.
+/// Whether the step before an entry tells nothing about it: a call need not return, and a branch
+/// out of the function is not counted.
 fn has_unclear_entry(cfg: &Cfg) -> bool {
     let is_unclear = |&edge: &EdgeId| {
         let from = cfg.graph.edge(edge).from;

@@ -1,7 +1,8 @@
 //! Which blocks functions had come to when their threads ended.
 //!
-//! A path is in its function's register from the block on that it has come to, up to the block's last instruction. A call leaves the
-//! register in its frame if control comes back to the function behind it; one that is not expected to return has ended its path.
+//! A path is in its function's register from the block on that it has come to, up to the block's
+//! last instruction. A call leaves the register in its frame if control comes back to the function
+//! behind it; one that is not expected to return has ended its path.
 
 use flow::cfg::EdgeKind;
 use flow::graph::BlockId;

@@ -1,7 +1,8 @@
 //! Calling contexts: unwinds the stack that a tick kept.
 //!
-//! Frames are followed by the call frame information of their modules ([`rules`]); where there is none, the code is followed to its return
-//! ([`flow::returning`]); and code of no module is taken to have a frame pointer.
+//! Frames are followed by the call frame information of their modules ([`rules`]); where there is
+//! none, the code is followed to its return ([`flow::returning`]); and code of no module is taken
+//! to have a frame pointer.
 
 mod rules;
 
@@ -89,7 +90,8 @@ impl std::fmt::Debug for StackUnwinder {
 }
 
 impl StackUnwinder {
-    /// Adds a module that is loaded at `range`, with this difference between addresses in the process and in its file.
+    /// Adds a module that is loaded at `range`, with this difference between addresses in the
+    /// process and in its file.
     pub fn add(&mut self, range: Range<u64>, bias: u64, sections: &UnwindSections) {
         self.modules.push(UnwindModule { range, bias, rules: Rules::new(sections), text: sections.text.clone() });
     }
@@ -98,7 +100,8 @@ impl StackUnwinder {
         self.modules.retain(|module| module.range.start != start);
     }
 
-    /// Frames that called `frame`, from the innermost outwards: the return address, and the stack pointer before the call.
+    /// Frames that called `frame`, from the innermost outwards: the return address, and the stack
+    /// pointer before the call.
     pub fn calls(&mut self, frame: Frame, stack: &[u8]) -> Vec<(u64, u64)> {
         let Some(sp) = frame.registers[RSP] else { return Vec::new() };
         let read = |address: u64| word_at(stack, address.wrapping_sub(sp));
@@ -106,7 +109,8 @@ impl StackUnwinder {
         callers.filter_map(|frame| Some((frame.registers[RIP]?, frame.registers[RSP]?))).take(stack.len()).collect()
     }
 
-    /// Addresses from the innermost frame outwards: the interrupted one, then return addresses less one.
+    /// Addresses from the innermost frame outwards: the interrupted one, then return addresses less
+    /// one.
     pub fn unwind(&mut self, header: &SampleHeader, stack: &[u8]) -> Vec<u64> {
         let (inner, outer) = stack.split_at(stack.len().saturating_sub(8 * usize::from(header.outer_words)));
         let [inner_start, outer_start] = [header.registers[RSP], header.outer_stack];
@@ -159,7 +163,8 @@ impl StackUnwinder {
         (to != 0).then_some(Frame { is_behind_call: true, ..frame })
     }
 
-    /// Whether a call ends at an address of code: by a displacement of 4 bytes, or through a register or memory.
+    /// Whether a call ends at an address of code: by a displacement of 4 bytes, or through a
+    /// register or memory.
     fn is_behind_call(&self, address: u64) -> bool {
         let before = || {
             let module = self.modules.iter().find(|module| module.range.contains(&address))?;

@@ -1,7 +1,8 @@
 //! How to come from a frame to its caller's, by the call frame information of a module.
 //!
-//! All registers are carried along, and expressions are evaluated: functions that align their stack find their caller's frame by a pointer that
-//! they keep in memory (GCC), and the frame of a signal is nothing but expressions.
+//! All registers are carried along, and expressions are evaluated: functions that align their stack
+//! find their caller's frame by a pointer that they keep in memory (GCC), and the frame of a signal
+//! is nothing but expressions.
 
 use std::rc::Rc;
 
@@ -87,7 +88,8 @@ impl Rules {
         })
     }
 
-    /// The caller of a frame whose code is at `address` of the file, if there are rules for it; by them, it may have none.
+    /// The caller of a frame whose code is at `address` of the file, if there are rules for it; by
+    /// them, it may have none.
     pub fn caller(&mut self, frame: &Frame, address: u64, read: &dyn Fn(u64) -> Option<u64>) -> Option<Option<Frame>> {
         let row = self.row(address)?;
         Some(self.apply(&row, frame, read))

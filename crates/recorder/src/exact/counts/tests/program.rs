@@ -107,7 +107,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A run from the entry; all calls return. By blocks, it goes on until it leaves the function, and runs that take long did not happen.
+    /// A run from the entry; all calls return. By blocks, it goes on until it leaves the function,
+    /// and runs that take long did not happen.
     fn run(&mut self, function: &FunctionFlow, paths: Option<(emit::Cell, &Numbering)>, mut choices: Choices) {
         let cfg = &function.cfg;
         let mut at = cfg.graph.entries()[0];
