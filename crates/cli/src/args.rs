@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::args_count::{CountArgs, TraceArgs};
 use crate::args_record::{CtlArgs, RecordArgs};
 use crate::args_tools::ToolCommand;
 use crate::args_view::ViewCommand;
@@ -34,6 +35,7 @@ const EXAMPLES: &str = "\
 Examples:
   strobe record -- gzip -k big.tar              run a program and record what it does
   strobe report                                 what the recording says; then `strobe paths`, `strobe annotate FN`
+  strobe count -- gzip -k small.tar             every count, exact; takes a multiple of the program's time
   strobe doctor                                 what this machine allows, and what a tick costs here
   strobe inspect /usr/bin/gzip                  what the program contains
   strobe inspect /usr/bin/gzip -f main          one function: blocks, loops, paths
@@ -42,11 +44,13 @@ Examples:
   strobe dump cfg /usr/bin/gzip | grep jump-table";
 
 const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure (one line on standard error says why), 2 wrong usage; \
-                          `record` ends as the recorded program did";
+                          commands that run a program end as it did";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Record(Box<RecordArgs>),
+    Count(Box<CountArgs>),
+    Trace(Box<TraceArgs>),
     Ctl(CtlArgs),
     Doctor(DoctorArgs),
     Inspect(InspectArgs),
@@ -198,6 +202,8 @@ impl Args {
         };
         let job = match self.command {
             Command::Record(args) => Job::Record(Box::new(args.into_props())),
+            Command::Count(args) => Job::Record(Box::new(args.into_props())),
+            Command::Trace(args) => Job::Record(Box::new(args.into_props())),
             Command::Ctl(args) => Job::Ctl(args.into_props()),
             Command::Doctor(args) => Job::Doctor { json: args.json },
             Command::Inspect(args) => Job::Inspect(args.into_props()),

@@ -57,7 +57,7 @@ pub struct PathsArgs {
     #[arg(long)]
     asm: bool,
 
-    /// Tell the calling contexts apart that each path ran in (after record --exact=context-paths)
+    /// Tell the calling contexts apart that each path ran in (after count --of context-paths)
     #[arg(long)]
     by_context: bool,
 
@@ -95,8 +95,8 @@ pub struct ValuesArgs {
 
 const VALUES_EXAMPLES: &str = "\
 Examples:
-  strobe record --exact=blocks --values -- ./program && strobe values
-  strobe record --exact=blocks --call-targets --branches --types --addresses -- ./program
+  strobe count --of blocks --values -- ./program && strobe values
+  strobe count --of blocks --call-targets --branches --types --addresses -- ./program
   strobe values -f longest_match -n 100";
 
 /// Show who calls whom; with a function, its callers and callees

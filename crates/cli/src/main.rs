@@ -7,8 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod args_count;
 mod args_record;
+mod args_recording;
 mod args_tools;
+mod args_values;
 mod args_view;
 mod doctor;
 mod dump;

@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use image::Svma;
-use sampling::selector::Selector;
+use recorder::{Mode, Noting, Ticks, Window};
 
 use crate::tools::ToolJob;
 use crate::view::props::ViewProps;
@@ -27,66 +26,31 @@ pub enum Job {
     Tool(ToolJob),
 }
 
+/// A recording, but for the file of the program, which is looked for later.
 #[derive(Debug)]
 pub struct RecordProps {
     /// Program and arguments; at least one.
     pub command: Vec<OsString>,
     pub output: PathBuf,
-    /// Ticks per second of CPU time; `None`: as the budget allows.
-    pub rate_hz: Option<f64>,
-    /// Checks per burst; `None`: as the budget allows.
-    pub burst_checks: Option<u32>,
-    /// Share of the program's CPU time that recording may cost; `None`: no limit, rate and burst
-    /// are given.
-    pub budget: Option<f64>,
-    pub tick_source: TickChoice,
-    pub policy: wire::control::Policy,
-    pub samples: u32,
-    pub stride: u32,
-    pub seed: u64,
+    pub mode: Mode,
+    pub ticks: Ticks,
     pub stack_bytes: u32,
-    pub window: TimeWindow,
+    pub seed: u64,
+    pub window: Window,
     pub modules: Vec<String>,
     pub threads: Vec<String>,
-    pub follow: bool,
-    pub keep_trace: bool,
-    pub verify: bool,
-    pub probe: Probe,
-    /// Count everything, instead of bursts.
-    pub exact: Option<ExactProps>,
+    pub follows: bool,
+    pub noting: Option<Noting>,
+    pub uses_cache: bool,
     /// Hardware counters that were asked for.
     pub hardware: Vec<Hardware>,
-    /// What is noted of single instructions.
-    pub noted: emit::Events,
-    /// Where that is noted; `None`: everywhere.
-    pub selector: Option<Selector>,
-    /// Largest change of a profile of that after which no more is noted.
-    pub tolerance: Option<f64>,
-    /// How the program compresses that; empty: not.
-    pub compressor: String,
-    /// Where values go instead of being counted.
-    pub value_stream: Option<PathBuf>,
     /// Whether the program runs by itself before, for comparison.
     pub perturbation: bool,
-    /// Whether calling contexts are told apart by call site, too.
-    pub per_call_site: bool,
-    /// An earlier profile, to number paths by.
-    pub guide: Option<PathBuf>,
-    /// Whether what was hot in it is to be taken for cold.
-    pub flip_guide: bool,
-    pub use_cache: bool,
     pub quiet: bool,
     /// Whether the profile is shown while it grows.
     pub live: bool,
-}
-
-/// The part of the run in which bursts may start, in time since the program started.
-#[derive(Debug, Clone, Copy)]
-pub struct TimeWindow {
-    pub delay: Duration,
-    pub duration: Option<Duration>,
-    /// Wait for `strobe ctl start` instead of the delay.
-    pub starts_paused: bool,
+    /// The command that has this task now, if another one was typed.
+    pub now_called: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -111,40 +75,11 @@ pub enum Probe {
     Off,
 }
 
-/// What exact mode counts, and what it adds up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExactProps {
-    pub what: Exact,
-    pub metric: Option<emit::Metric>,
-}
-
 /// A hardware counter by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hardware {
     pub name: &'static str,
     pub counter: attach::probe::HardwareCounter,
-}
-
-/// What exact mode counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Exact {
-    /// Ball-Larus paths, and the blocks and edges that follow from them
-    Paths,
-    /// Blocks and edges
-    Blocks,
-    /// Ball-Larus paths that end wherever control comes to a loop header
-    HeaderPaths,
-    /// Ball-Larus paths that end when ticks want samples
-    #[value(skip)]
-    SampledPaths,
-    /// Every Ball-Larus path as it ends, in order, in a file beside the profile
-    Trace,
-    /// Calls, by calling context
-    Contexts,
-    /// Ball-Larus paths, by calling context
-    ContextPaths,
-    /// Nothing: what running in copies alone costs
-    Nothing,
 }
 
 #[derive(Debug)]
@@ -257,7 +192,7 @@ pub enum Stage {
     Paths,
     /// Instrumented copies, disassembled beside the originals
     Emit,
-    /// A trace (`record --exact=trace`): paths as they ended, thread by thread
+    /// What `strobe trace` wrote: paths as they ended, thread by thread
     Trace,
 }
 

@@ -43,9 +43,10 @@ pub(crate) struct Pending {
 }
 
 impl Recording {
-    /// Creates the file. An older profile of that name is replaced; any other file is left alone.
+    /// Creates the file. An older profile of that name is kept with `.old` behind its name; any
+    /// other file is left alone.
     pub fn create(path: &Path) -> Result<Recording, Error> {
-        remove_profile(path)?;
+        set_aside(path)?;
         let create = |cause| Error::Create { path: path.to_owned(), cause };
         File::create(path).map_err(create)?;
         let database = |cause| Error::database(path, cause);
@@ -171,14 +172,25 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")
 }
 
-/// Removes an older profile, with what an interrupted recording may have left beside it.
-fn remove_profile(path: &Path) -> Result<(), Error> {
+/// Renames an older profile, with the journal that an interrupted recording may have left beside it
+/// and that it cannot be read without. What was set aside before is gone.
+fn set_aside(path: &Path) -> Result<(), Error> {
     refuse_foreign(path)?;
-    remove_journals(path);
-    match std::fs::remove_file(path) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(Error::Create { path: path.to_owned(), cause }),
-        _ => Ok(()),
+    let create = |cause| Error::Create { path: path.to_owned(), cause };
+    if !matches!(header(path), Ok(Header::Profile)) {
+        remove_journals(path);
+        return match std::fs::remove_file(path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(create(cause)),
+            _ => Ok(()),
+        };
     }
+    let old = beside(path, ".old");
+    refuse_foreign(&old)?;
+    remove_journals(&old);
+    for suffix in JOURNALS {
+        let _ = std::fs::rename(beside(path, suffix), beside(&old, suffix));
+    }
+    std::fs::rename(path, &old).map_err(create)
 }
 
 /// Only profiles and empty files may be overwritten.
@@ -216,8 +228,11 @@ fn header(path: &Path) -> io::Result<Header> {
     })
 }
 
+/// What SQLite may have beside a file, by the ends of the names.
+const JOURNALS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
 fn remove_journals(path: &Path) {
-    for suffix in ["-journal", "-wal", "-shm"] {
+    for suffix in JOURNALS {
         let _ = std::fs::remove_file(beside(path, suffix));
     }
 }

@@ -150,7 +150,8 @@ CREATE TABLE recursion (
     count_seen INTEGER NOT NULL
 );
 
--- How often paths ran in contexts of their function, and what they took there. Only recordings of `--exact=context-paths` have rows here.
+-- How often paths ran in contexts of their function, and what they took there. Only recordings of
+-- `strobe count --of context-paths` have rows here.
 CREATE TABLE context_path (
     id INTEGER PRIMARY KEY,
     context INTEGER NOT NULL REFERENCES context,

@@ -152,3 +152,38 @@ fn only_profiles_are_replaced() {
     assert!(matches!(Recording::create(&nowhere), Err(Error::Create { .. })));
     assert!(matches!(store::save(&nowhere, &Profile::default()), Err(Error::Create { .. })));
 }
+
+#[test]
+fn the_profile_of_before_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, old] = ["x.strobe", "x.strobe.old"].map(|name| folder.path().join(name));
+    let record = |seed| {
+        let profile = random::profile(seed, Size::SMALL);
+        Recording::create(&path).unwrap().write(&profile).unwrap();
+        profile
+    };
+    let first = record(1);
+    assert!(!old.exists());
+    let second = record(2);
+    assert_eq!(store::open(&old).unwrap(), first);
+    let third = record(3);
+    assert_eq!(store::open(&old).unwrap(), second);
+    assert_eq!(store::open(&path).unwrap(), third);
+    // A file of the user's is not what strobe has put there.
+    std::fs::write(&old, "precious").unwrap();
+    assert!(matches!(Recording::create(&path), Err(Error::Foreign { path }) if path == old));
+    assert_eq!(store::open(&path).unwrap(), third);
+    assert_eq!(std::fs::read(&old).unwrap(), b"precious");
+}
+
+#[test]
+fn a_profile_is_set_aside_with_its_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.strobe");
+    drop(Recording::create(&path).unwrap());
+    let [journal, kept] = ["x.strobe-journal", "x.strobe.old-journal"].map(|name| folder.path().join(name));
+    std::fs::write(&journal, "what an interrupted transaction has changed").unwrap();
+    drop(Recording::create(&path).unwrap());
+    assert!(!journal.exists());
+    assert_eq!(std::fs::read(kept).unwrap(), b"what an interrupted transaction has changed");
+}

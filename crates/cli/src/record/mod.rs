@@ -39,6 +39,9 @@ const PREPARATION_NAP: Duration = Duration::from_millis(10);
 /// strobe began is not its own.
 pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
     hardware::refuse(&props.hardware)?;
+    if let Some(name) = props.now_called.as_ref().filter(|_| !props.quiet) {
+        let _ = writeln!(std::io::stderr(), "strobe: note: `{name}` does this now; the old form still works");
+    }
     let ignored_signals = attach::ignored_signals();
     let program = find(&props.command[0])?;
     let live = props.live.then(Live::prepare).transpose()?;
@@ -48,7 +51,7 @@ pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
         bail!("{why}");
     }
     let requests = Requests::listen(ignored_signals)?;
-    if props.use_cache
+    if props.uses_cache
         && let Err(why) = recorder::cache::folder_or_why()
     {
         warn(&format!("nothing is kept for the next run: {why}"));

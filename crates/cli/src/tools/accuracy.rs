@@ -26,7 +26,7 @@ pub fn run(props: &AccuracyProps, out: &mut impl Write) -> Result<()> {
     if agreements(&accuracy).iter().any(|(value, ..)| value.is_none()) {
         writeln!(
             out,
-            "  -: the exact profile has nothing to judge by; `record --exact=paths` counts paths, `--exact=contexts` contexts"
+            "  -: the exact profile has nothing to judge by; `strobe count` counts paths, `strobe count --of contexts` contexts"
         )?;
     }
     writeln!(out, "\nAbsolute counts, 1 is best")?;

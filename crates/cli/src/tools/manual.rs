@@ -64,6 +64,8 @@ fn page(command: Command) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     /// Lines of a screen.
@@ -84,11 +86,31 @@ mod tests {
         }
     }
 
+    /// Commands that run a program show all of their many options, under headings.
+    const RUNNING: [&str; 3] = ["record", "count", "trace"];
+
     #[test]
     fn help_fits_one_screen() {
-        let lengths = helps().into_iter().map(|(name, help)| (name, help.lines().count()));
+        let others = helps().into_iter().filter(|(name, _)| !RUNNING.contains(&name.as_str()));
+        let lengths = others.map(|(name, help)| (name, help.lines().count()));
         let too_long: Vec<(String, usize)> = lengths.filter(|(_, n_lines)| SCREEN < *n_lines).collect();
         assert_eq!(too_long, Vec::new());
+    }
+
+    #[test]
+    fn long_help_has_headings() {
+        const MOST_PER_HEADING: usize = 10;
+        for name in RUNNING {
+            let command = Args::command();
+            let command = command.find_subcommand(name).expect(name);
+            let mut per_heading = BTreeMap::new();
+            for option in command.get_opts().filter(|option| !option.is_hide_set()) {
+                *per_heading.entry(option.get_help_heading()).or_insert(0) += 1;
+            }
+            assert!(per_heading.len() > 3, "{name}: {per_heading:?}");
+            let most = per_heading.values().copied().max();
+            assert!(most <= Some(MOST_PER_HEADING), "{name}: {per_heading:?}");
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl CallsView {
         match self.is_timeless {
             true => writeln!(
                 out,
-                "(`strobe record --exact=contexts --per-call-site` counts them with their callees, in `strobe contexts`)"
+                "(`strobe count --of contexts --per-call-site` counts them with their callees, in `strobe contexts`)"
             ),
             false => Ok(()),
         }

@@ -47,7 +47,7 @@ use crate::view::subject::Subject;
 /// Version of the JSON, also of that of the tools.
 pub const SCHEMA: u32 = 2;
 
-const NO_CONTEXT_PATHS: &str = "no paths by context; record with `strobe record --exact=context-paths`";
+const NO_CONTEXT_PATHS: &str = "no paths by context; record with `strobe count --of context-paths`";
 
 /// What a view has to say.
 trait View: Serialize {
@@ -177,7 +177,7 @@ fn require_metric(props: &ViewProps, metric: MetricName, total: f64) -> Result<(
         return Ok(());
     }
     let (path, metric) = (props.profile.display(), metric.text());
-    bail!("{path}: no {metric} of these in the profile; `strobe record --help` has --exact and --metric");
+    bail!("{path}: no {metric} of these in the profile; `strobe count --metric` adds them up");
 }
 
 fn selected(subject: &mut Subject, function: Option<&str>) -> Result<Option<FunctionId>> {
@@ -227,8 +227,8 @@ fn nothing(out: &mut dyn Write, what: &str) -> io::Result<()> {
 fn advice(kind: &str, subject: &Subject) -> &'static str {
     match (query::is_timeless(&subject.profile), kind) {
         (false, _) => "record for longer, or with a larger --overhead",
-        (true, "contexts") => "this recording counted none; `strobe record --exact=contexts` does",
-        (true, "paths") => "this recording counted none; `strobe record --exact=paths` does",
+        (true, "contexts") => "this recording counted none; `strobe count --of contexts` does",
+        (true, "paths") => "this recording counted none; `strobe count` does",
         (true, _) => "nothing of the kind ran, or this kind of recording does not count it",
     }
 }

@@ -61,7 +61,7 @@ fn what_was_not_recorded() {
     let workshop = Workshop::new();
     let profile = workshop.save(&program());
     let error = failure(&workshop, &["paths", "--by-context", &profile]);
-    assert!(error.contains("no paths by context; record with `strobe record --exact=context-paths`"), "{error}");
+    assert!(error.contains("no paths by context; record with `strobe count --of context-paths`"), "{error}");
     let mut timeless = program();
     timeless.paths.iter_mut().for_each(|row| row.self_ns = Estimate::default());
     let profile = workshop.save(&timeless);

@@ -19,7 +19,7 @@ use crate::process::layout::{Layout, Lookup};
 const MAX_HELD_RECORDS: usize = 16 << 20;
 
 /// Fitted to programs of the corpus whose every block was counted, and to their phases among each
-/// other (`docs/recording.md`).
+/// other (`docs/lab/recording.md`).
 pub const TIMES: TimeModel = TimeModel {
     cycle_ns: 0.34,
     surprise_ns: 8.0,
