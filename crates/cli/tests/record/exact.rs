@@ -1,6 +1,8 @@
 //! Exact mode counts everything, and the same each time.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
 
 use profile::Profile;
 
@@ -151,10 +153,40 @@ fn a_guide_changes_no_counts() {
     let executable = program();
     let alone = counted(&executable, "--exact=paths");
     let guide = executable.beside("guide");
-    std::fs::rename(executable.beside("profile"), &guide).expect("a profile");
+    fs::rename(executable.beside("profile"), &guide).expect("a profile");
     let guide = guide.to_str().expect("a path");
     let guided = counted_with(&executable, &["--exact=paths", "--guide", guide]);
     assert!(own_paths(&alone).len() > 20);
     assert_eq!(own_paths(&alone), own_paths(&guided));
     assert_eq!(own_blocks(&alone), own_blocks(&guided));
+}
+
+/// `count` and `trace` are what `record` did with `--exact`, and what it is told.
+#[test]
+fn counting_has_commands() {
+    let executable = Program::new("ends.c").flags(&["-O2", "-fno-inline"]).build();
+    let of = |command: &[&str]| {
+        let profile = executable.beside("profile");
+        fs::remove_file(&profile).ok();
+        let strobe = Command::new(env!("CARGO_BIN_EXE_strobe"))
+            .args(command)
+            .arg("-o")
+            .arg(&profile)
+            .arg("--")
+            .args(executable.command_line())
+            .output()
+            .expect("strobe starts");
+        let said = String::from_utf8_lossy(&strobe.stderr).into_owned();
+        assert!(strobe.status.success(), "{said}");
+        (own_blocks(&store::open(&profile).expect("a profile")), said)
+    };
+    let (expected, said) = of(&["record", "--exact=blocks"]);
+    assert!(!expected.is_empty());
+    assert!(said.starts_with("strobe: note: `strobe count --of blocks` does this now"), "{said}");
+    for command in [&["count", "--of", "blocks"][..], &["count"], &["trace"]] {
+        let (counts, said) = of(command);
+        assert_eq!(counts, expected, "{command:?}");
+        assert!(!said.contains("note:"), "{said}");
+    }
+    assert!(executable.beside("profile.trace").exists());
 }
