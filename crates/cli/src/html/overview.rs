@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use profile::query::{share, system_call_sites, totals};
+use profile::query::{scale_factor, share, system_call_sites, totals};
 
 use crate::html::{Report, Text};
 use crate::tools::figures;
@@ -33,6 +33,10 @@ pub fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         if let Some(value) = profile.facts.get(*name) {
             card(out, title, value)?;
         }
+    }
+    let factor = scale_factor(profile);
+    if 1.0 < factor {
+        card(out, "counts are right within this factor; ratios within a function are better", &format!("{factor:.1}"))?;
     }
     writeln!(out, "</div>")?;
     write_modules(report, out)?;

@@ -1,7 +1,9 @@
 //! What the live view shows of a profile, as text. Drawing needs the profile no more.
 
 use profile::model::FunctionId;
-use profile::query::{ContextOptions, PathRank, context_tree, functions as hot_functions, paths as hot_paths, totals};
+use profile::query::{
+    ContextOptions, PathRank, context_tree, functions as hot_functions, paths as hot_paths, scale_factor, totals,
+};
 use profile::{Estimate, Profile};
 
 use crate::tools::figures::{count, duration, percent, share};
@@ -20,6 +22,8 @@ pub struct Snapshot {
     pub time: String,
     /// What recording cost so far.
     pub cost: String,
+    /// How right counts are; empty if they are exact.
+    pub counts: String,
     pub functions: Vec<Row>,
     pub paths: Vec<Row>,
     pub contexts: Vec<Row>,
@@ -43,6 +47,7 @@ impl Snapshot {
             command: command(profile),
             time: format!("{} CPU, {} in the kernel", duration(totals.cpu_ns.value), percent(kernel_share.value)),
             cost: cost(profile),
+            counts: counts(profile),
             functions: functions(profile, names),
             paths: paths(profile, names),
             contexts: contexts(profile, names),
@@ -63,7 +68,12 @@ fn cost(profile: &Profile) -> String {
     format!("cost {cost}, {} ticks, {} bursts", count(n_ticks as f64), count(n_bursts as f64))
 }
 
-/// There is no room for errors.
+fn counts(profile: &Profile) -> String {
+    let factor = scale_factor(profile);
+    if 1.0 < factor { format!("counts right within a factor of {factor:.1}") } else { String::new() }
+}
+
+/// There is no room for errors: the heading says how right counts are.
 fn entries(entries: Estimate) -> String {
     if entries == Estimate::default() { "-".to_owned() } else { count(entries.value) }
 }

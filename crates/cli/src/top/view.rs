@@ -29,7 +29,9 @@ fn heading(state: &State) -> Paragraph<'_> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let pause = if state.is_paused { "  PAUSED" } else { "" };
     let first = Line::from(vec![Span::styled(state.snapshot.command.as_str(), bold), Span::raw(pause)]);
-    Paragraph::new(vec![first, Line::from(format!("{}; {}", state.snapshot.time, state.snapshot.cost))])
+    let parts = [&state.snapshot.time, &state.snapshot.cost, &state.snapshot.counts];
+    let known: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    Paragraph::new(vec![first, Line::from(known.join("; "))])
 }
 
 fn table_of(state: &State) -> Table<'_> {
@@ -153,6 +155,19 @@ mod tests {
         assert!(paths[4].ends_with("compare from 0x2000, 1 blocks"), "{paths:#?}");
         let contexts = screen(&[KeyCode::Tab, KeyCode::Tab]);
         assert!(contexts[4].ends_with("  main") && contexts[5].ends_with("    compare"), "{contexts:#?}");
+    }
+
+    #[test]
+    fn counts_say_how_right_they_are() {
+        let mut sampled = profile();
+        sampled.log_scale_error = 0.25;
+        let mut state = State::default();
+        state.set_snapshot(Snapshot::of(&sampled, &mut KnownNames::default()));
+        assert_eq!(state.snapshot.counts, "counts right within a factor of 1.6");
+        let mut terminal = Terminal::new(TestBackend::new(140, 9)).unwrap();
+        terminal.draw(|frame| draw(frame, &mut state)).unwrap();
+        let line: String = (0..140).map(|x| terminal.backend().buffer()[(x, 1)].symbol()).collect();
+        assert!(line.trim_end().ends_with("40 bursts; counts right within a factor of 1.6"), "{line}");
     }
 
     #[test]
