@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn counts_say_how_right_they_are() {
         let mut sampled = profile();
-        sampled.log_scale_error = 0.25;
+        sampled.scale_error = 0.25;
         let mut state = State::default();
         state.set_snapshot(Snapshot::of(&sampled, &mut KnownNames::default()));
         assert_eq!(state.snapshot.counts, "counts right within a factor of 1.6");
