@@ -225,7 +225,7 @@ fn now_called(exact: Option<Older>) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use emit::Counting;
+    use emit::{Counting, Events};
 
     use super::*;
 
@@ -237,6 +237,13 @@ mod tests {
 
     fn props(options: &[&str]) -> RecordProps {
         Typed::parse_from([&["strobe"], options, &["--", "program"]].concat()).record.into_props()
+    }
+
+    #[test]
+    fn several_kinds_of_values_are_noted_at_once() {
+        let noting = props(&["--call-targets", "--branches", "--select", "call"]).noting.expect("kinds were given");
+        assert!(noting.events.has(Events::CALL_TARGETS) && noting.events.has(Events::BRANCH_TARGETS));
+        assert!(!noting.events.has(Events::LOADS) && noting.selector.is_some());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args as ClapArgs;
+use clap::{ArgGroup, Args as ClapArgs};
 use emit::Events;
 use recorder::{GuideFile, Mode, Noting, Ticks, Window};
 use sampling::selector::Selector;
@@ -18,6 +18,7 @@ pub const EXPERIMENTS: &str = "Experiments";
 const SCOPE: &str = "What is recorded";
 /// Heading of options that have values noted.
 pub const VALUES: &str = "Values of instructions (`strobe values` shows them)";
+
 /// The program, the part of its run that is recorded, and the output.
 #[derive(Debug, ClapArgs)]
 pub struct RunArgs {
@@ -85,7 +86,7 @@ pub struct MoreArgs {
 
 /// Which values are noted of single instructions, and where.
 #[derive(Debug, ClapArgs)]
-#[command(next_help_heading = VALUES)]
+#[command(next_help_heading = VALUES, group = ArgGroup::new("noting").multiple(true))]
 pub struct NotingArgs {
     /// Note what loads load, and the arguments of functions
     #[arg(long, group = "noting")]
