@@ -99,13 +99,15 @@ impl Arena {
 
     /// Voids the entries of return tables whose twins are gone.
     pub(crate) fn forget_returns(&self, n_areas: u32, is_gone: &dyn Fn(u64) -> bool) -> Result<()> {
-        let start = u64::from(exact::RETURNS);
-        let range = start..start + u64::from(exact::N_RETURNS) * size_of::<ReturnEntry>() as u64;
-        self.visit(n_areas, range, &mut |at, word| {
-            let twin = ReturnEntry(word.load(Ordering::Relaxed)).twin(at / size_of::<ReturnEntry>() as u64);
-            if twin.is_some_and(is_gone) {
-                word.store(0, Ordering::Relaxed);
-            }
+        [exact::RETURNS, exact::CHECKING_RETURNS].into_iter().try_for_each(|start| {
+            let start = u64::from(start);
+            let range = start..start + u64::from(exact::N_RETURNS) * size_of::<ReturnEntry>() as u64;
+            self.visit(n_areas, range, &mut |at, word| {
+                let twin = ReturnEntry(word.load(Ordering::Relaxed)).twin(at / size_of::<ReturnEntry>() as u64);
+                if twin.is_some_and(is_gone) {
+                    word.store(0, Ordering::Relaxed);
+                }
+            })
         })
     }
 

@@ -128,16 +128,26 @@ impl ControlFile {
                 let counts_misses = *metric == MetricSource::CacheMisses;
                 field32!(self, exact.counts_misses).store(counts_misses.into(), Ordering::Relaxed);
                 self.set_path_ends(&PathEnds::ALL);
-                match noted {
-                    Noted::Nothing => {}
-                    Noted::Values(values) => self.set_values(Some(values)),
-                    Noted::PathTrace => self.set_filling(filling::PATH_TRACE),
-                }
+                self.set_noted(noted);
+            }
+            Mode::Counted { n_check, n_instr, noted } => {
+                field32!(self, trigger.n_check).store(*n_check, Ordering::Relaxed);
+                field32!(self, trigger.n_instr).store(*n_instr, Ordering::Relaxed);
+                self.set_path_ends(&PathEnds::ALL);
+                self.set_noted(noted);
             }
             Mode::PathSampling { ends, values } => {
                 self.set_path_ends(ends);
                 self.set_values(values.as_ref());
             }
+        }
+    }
+
+    fn set_noted(&self, noted: &Noted) {
+        match noted {
+            Noted::Nothing => {}
+            Noted::Values(values) => self.set_values(Some(values)),
+            Noted::Words => self.set_filling(filling::WORDS),
         }
     }
 

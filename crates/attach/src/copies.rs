@@ -26,14 +26,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use wire::clusters::{Cluster, LANDING, LEADER, N_CLUSTERS};
+use wire::clusters::{Cluster, LANDING, LEADER, N_CLUSTERS, Version};
 use wire::control::MAX_MODULES;
 use wire::exact::CELLS_BYTES;
 use wire::recovery::Run;
 
 use crate::control::{ControlFile, Slot};
 use crate::error::{Error, Result, Step};
-use crate::layout::map_bytes;
 use crate::maps::{self, FileId, Mapping};
 use crate::memory::{SharedMemory, Use};
 use crate::modules::MappedModule;
@@ -76,6 +75,7 @@ struct Published {
     module: MappedModule,
     slot: Slot,
     cluster: usize,
+    version: Version,
     has_entries: bool,
     first_cell: u32,
     first_key: u32,
@@ -91,6 +91,8 @@ struct Sharer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) cluster: usize,
+    /// Whose map its entries are in.
+    pub(crate) version: Version,
     /// Offset in the area.
     pub(crate) start: u64,
     pub(crate) code_bytes: u64,
@@ -107,6 +109,7 @@ pub(crate) struct Needs {
     pub(crate) n_runs: u64,
     pub(crate) n_cells: u32,
     pub(crate) n_keys: u32,
+    pub(crate) version: Version,
 }
 
 impl Copies {
@@ -119,7 +122,7 @@ impl Copies {
             let (code, code_file) =
                 SharedMemory::create(NAME_OF_COPIES, cluster.copy_len, Use::Execute).step("memory for copies")?;
             let (map, map_file) =
-                SharedMemory::create("strobe-map", map_bytes(cluster), Use::Read).step("memory for maps")?;
+                SharedMemory::create("strobe-map", cluster.maps_bytes(), Use::Read).step("memory for maps")?;
             files.extend([code_file, map_file]);
             *memory = Some(ClusterMemory { code, map });
         }
@@ -145,7 +148,7 @@ impl Copies {
 
     /// Takes room for a copy; it is not given back.
     pub(crate) fn reserve(&self, cluster: usize, needs: Needs) -> Result<Room> {
-        let Needs { code_bytes, n_runs, n_cells, n_keys } = needs;
+        let Needs { code_bytes, n_runs, n_cells, n_keys, version } = needs;
         let mut state = self.lock();
         let memory = self.memory.get(cluster).and_then(Option::as_ref).ok_or(Error::OutOfReach)?;
         let code_bytes = code_bytes.next_multiple_of(size_of::<Run>() as u64);
@@ -164,7 +167,7 @@ impl Copies {
         state.used[cluster] = start + needed;
         state.n_cells += n_cells;
         state.n_keys = state.n_keys.saturating_add(n_keys);
-        Ok(Room { cluster, start, code_bytes, n_runs, first_cell, first_key })
+        Ok(Room { cluster, version, start, code_bytes, n_runs, first_cell, first_key })
     }
 
     /// Writes code and runs into room that nobody has entries for yet.
@@ -212,8 +215,10 @@ impl Copies {
         for control in state.sharers.iter().filter_map(|sharer| sharer.control.upgrade()) {
             control.add_module(index, &slot);
         }
-        let &Room { cluster, first_cell, first_key, .. } = room;
-        let published = Published { module: module.clone(), slot, cluster, has_entries: false, first_cell, first_key };
+        let &Room { cluster, version, first_cell, first_key, .. } = room;
+        let module_of = module.clone();
+        let published =
+            Published { module: module_of, slot, cluster, version, has_entries: false, first_cell, first_key };
         state.modules.push(published);
         let is_changed = |sharer: &Sharer| sharer.control.strong_count() != 0 && has_changed(&module.exec, sharer.pid);
         if state.sharers.iter().any(is_changed) {
@@ -239,7 +244,7 @@ impl Copies {
         room: &Room,
         entries: impl Iterator<Item = (u32, u32)>,
     ) -> Option<()> {
-        let bytes = self.map_range(room.cluster, module)?;
+        let bytes = self.map_range(room.cluster, room.version, module)?;
         let memory = &self.memory[room.cluster].as_ref()?.map;
         for code in &module.exec {
             let start = bytes.start + 4 * code.start.saturating_sub(module.base);
@@ -255,12 +260,13 @@ impl Copies {
         Some(())
     }
 
-    /// Returns the bytes of a cluster's map that belong to a module.
-    fn map_range(&self, cluster: usize, module: &MappedModule) -> Option<Range<u64>> {
-        let Cluster { lo, span, .. } = self.clusters[cluster];
-        let start = module.base.checked_sub(lo)?;
-        let end = module.end.checked_sub(lo)?.min(span);
-        (start < end).then_some(4 * start..4 * end)
+    /// Returns the bytes of the file of a cluster's maps that belong to a module.
+    fn map_range(&self, cluster: usize, version: Version, module: &MappedModule) -> Option<Range<u64>> {
+        let at = &self.clusters[cluster];
+        let start = module.base.checked_sub(at.lo)?;
+        let end = module.end.checked_sub(at.lo)?.min(at.span);
+        let map = at.map_of(version).checked_sub(at.map)?;
+        (start < end).then_some(map + 4 * start..map + 4 * end)
     }
 
     /// Every process that runs the copies must have the module where this one has it.
@@ -333,7 +339,9 @@ impl Copies {
         let Some(each) = state.modules.get_mut(index).filter(|each| each.has_entries) else { return };
         each.has_entries = false;
         let memory = self.memory[each.cluster].as_ref();
-        let Some((memory, bytes)) = memory.zip(self.map_range(each.cluster, &each.module)) else { return };
+        let Some((memory, bytes)) = memory.zip(self.map_range(each.cluster, each.version, &each.module)) else {
+            return;
+        };
         if memory.map.clear(bytes.clone()).is_err() {
             let words = memory.map.words32(bytes).unwrap_or_default();
             words.iter().for_each(|word| word.store(0, Ordering::Release));

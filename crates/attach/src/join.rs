@@ -235,10 +235,10 @@ fn words(message: &[u8]) -> Vec<u64> {
 fn welcome_bytes(welcome: &Welcome) -> Vec<u8> {
     let halves =
         [welcome.version, welcome.refused, welcome.n_files, welcome.shares_copies, welcome.area_bits, welcome.n_areas];
-    let clusters = welcome
-        .clusters
-        .iter()
-        .flat_map(|each| [each.lo, each.span, each.map, each.leader_base, each.copy_base, each.copy_len]);
+    let clusters = welcome.clusters.iter().flat_map(|each| {
+        let maps = [each.map, each.checking_map];
+        [each.lo, each.span].into_iter().chain(maps).chain([each.leader_base, each.copy_base, each.copy_len])
+    });
     let wholes = [welcome.control, welcome.arena].into_iter().chain(clusters);
     halves.into_iter().flat_map(u32::to_le_bytes).chain(wholes.flat_map(u64::to_le_bytes)).collect()
 }

@@ -194,6 +194,7 @@ impl Space {
             lo,
             span,
             map: 0,
+            checking_map: 0,
             leader_base: copies.start.wrapping_sub(u64::from(LEADER)),
             copy_base: copies.start,
             copy_len: copies.end - copies.start,
@@ -209,7 +210,7 @@ impl Space {
         shape: Shape,
     ) -> Option<(u64, u64)> {
         let stride = |bytes: u64| bytes.next_multiple_of(ALIGNMENT) + ALIGNMENT;
-        let maps: u64 = clusters.iter().map(|cluster| stride(map_bytes(cluster))).sum();
+        let maps: u64 = clusters.iter().map(|cluster| stride(cluster.maps_bytes())).sum();
         let total = shape.area_bytes() + shape.bytes() + stride(0) + maps + stride(FILE_BYTES);
         let growing = if libraries.span == 0 { USER_SPACE.end } else { libraries.lo.min(libraries.copy_base) };
         let windows = [USER_SPACE.start..growing.saturating_sub(BLOCK_DISTANCE), USER_SPACE];
@@ -218,15 +219,11 @@ impl Space {
         let mut next = arena + shape.bytes() + ALIGNMENT;
         for cluster in clusters.iter_mut().filter(|cluster| cluster.span != 0) {
             cluster.map = next;
-            next += stride(map_bytes(cluster));
+            cluster.checking_map = next + cluster.map_bytes();
+            next += stride(cluster.maps_bytes());
         }
         Some((next, arena))
     }
-}
-
-/// Bytes of a cluster's map.
-pub(crate) fn map_bytes(cluster: &Cluster) -> u64 {
-    (4 * cluster.span).next_multiple_of(PAGE)
 }
 
 fn aligned(range: Range<u64>) -> Range<u64> {
@@ -308,7 +305,7 @@ mod tests {
                 assert!(cluster.span <= MAX_SPAN && cluster.span % PAGE == 0);
                 assert_eq!(cluster.leader_base.wrapping_add(u64::from(LEADER)), cluster.copy_base);
                 areas.push(cluster.copy_base..cluster.copy_base + cluster.copy_len);
-                areas.push(cluster.map..cluster.map + map_bytes(cluster));
+                areas.push(cluster.map..cluster.map + cluster.maps_bytes());
                 self.check_reach(cluster);
             }
             for (index, area) in areas.iter().enumerate() {
@@ -414,7 +411,7 @@ mod tests {
         let mut child = process;
         for cluster in &clusters[..2] {
             child.map(cluster.copy_base..cluster.copy_base + cluster.copy_len, 900, "/memfd:strobe-copies (deleted)");
-            child.map(cluster.map..cluster.map + map_bytes(cluster), 901, "/memfd:strobe-map (deleted)");
+            child.map(cluster.map..cluster.map + cluster.maps_bytes(), 901, "/memfd:strobe-map (deleted)");
         }
         let layout = choose_for_fork(&child.maps, clusters, Shape::BURSTS).unwrap();
         assert_eq!(layout.clusters, clusters);

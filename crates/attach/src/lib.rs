@@ -10,7 +10,7 @@
 //!                            |----place, unplace                  copies into the target
 //!                            |----drain, salvage--> SampleRef     samples out of it
 //!                            |----drain_events--> Event           what probes have noted
-//!                            |----drain_path_trace --> words of the path trace
+//!                            |----drain_words --> u64             words of a path trace or block log
 //!                            '----set_*, counters                 settings in, counters out
 //! ```
 //!

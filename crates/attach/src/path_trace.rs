@@ -1,4 +1,4 @@
-//! Words of the path trace, out of the target ([`wire::path_trace`]).
+//! Words of the path trace, or of the block log, out of the target ([`wire::path_trace`]).
 
 use wire::events::EMPTY;
 use wire::path_trace::{N_WORDS, RING};
@@ -20,15 +20,15 @@ impl Message<1> for u64 {
 }
 
 impl Process {
-    /// Hands on the words of the path trace that have arrived with the number of their area, in
+    /// Hands on the words that have arrived with the number of their area, in
     /// order for each area. Returns how many there were.
-    pub fn drain_path_trace(&self, sink: &mut dyn FnMut(usize, &[u64])) -> u64 {
+    pub fn drain_words(&self, sink: &mut dyn FnMut(usize, &[u64])) -> u64 {
         self.areas().enumerate().map(|(index, area)| ring::drain(&area, &mut |words| sink(index, words))).sum()
     }
 
-    /// Hands on the words of the path trace of a process that has ended: also what is left in
+    /// Hands on the words of a process that has ended: also what is left in
     /// buffers.
-    pub fn salvage_path_trace(&self, sink: &mut dyn FnMut(usize, &[u64])) -> u64 {
+    pub fn salvage_words(&self, sink: &mut dyn FnMut(usize, &[u64])) -> u64 {
         let of_area = |(index, area)| {
             let mut sink = |words: &[u64]| sink(index, words);
             ring::drain(&area, &mut sink) + ring::take_rest(&area, EMPTY, &mut sink)

@@ -54,6 +54,7 @@ impl Process {
             n_runs: copy.runs().len() as u64,
             n_cells: copy.n_cells(),
             n_keys: copy.n_keys(),
+            version: copy.probe().version(),
         };
         let reserved = self.reserve_for(module, needs)?;
         let Reserved { copy: address, cluster_lo, room: Room { first_cell, first_key, .. }, .. } = reserved;

@@ -39,6 +39,16 @@ pub enum Mode {
         /// What copies note besides.
         noted: Noted,
     },
+    /// Threads never leave the copies, of which there are two versions; a count of checks takes them
+    /// from one to the other ([`wire::exact`]).
+    Counted {
+        /// Checks between two bursts.
+        n_check: u32,
+        /// Checks of a burst.
+        n_instr: u32,
+        /// What is noted in a burst.
+        noted: Noted,
+    },
     /// Threads never leave the copies, which count paths when a tick has made samples wanted.
     PathSampling {
         /// Which path ends count.
@@ -88,8 +98,8 @@ pub enum Noted {
     Nothing,
     /// Values, of which this becomes.
     Values(EventSettings),
-    /// Every path that ends ([`wire::path_trace`]).
-    PathTrace,
+    /// Words: every path that ends, or every block ([`wire::path_trace`]).
+    Words,
 }
 
 /// What becomes of noted values in the target.

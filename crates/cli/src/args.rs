@@ -136,19 +136,19 @@ struct DumpArgs {
     #[command(flatten)]
     numbering: NumberingArgs,
 
-    /// Of a trace: blocks in the order in which they ran
+    /// Of a trace or bursts: blocks in the order in which they ran
     #[arg(long)]
     blocks: bool,
 
-    /// Of a trace: only the thread with this id
+    /// Of a trace or bursts: only the thread with this id
     #[arg(long, value_name = "TID")]
     thread: Option<u32>,
 
-    /// Of a trace: leave out the first N of each thread
+    /// Of a trace or bursts: leave out the first N of each thread
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
 
-    /// Of a trace: at most N of each thread
+    /// Of a trace or bursts: at most N of each thread
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
@@ -158,11 +158,12 @@ Examples:
   strobe dump image /usr/bin/gzip | grep ^problem
   strobe dump cfg /usr/bin/gzip | grep unresolved
   strobe dump paths ./a.out -f main
-  strobe dump trace profile.strobe.trace --from 1000 --limit 20";
+  strobe dump trace profile.strobe.trace --from 1000 --limit 20
+  strobe dump bursts profile.strobe --blocks --limit 1";
 
 #[derive(Debug, ClapArgs)]
 struct ModuleArgs {
-    /// The program or shared library
+    /// The program or shared library; for trace and bursts, the trace or the profile
     binary: PathBuf,
 
     /// Threads to analyze with [default: as many as the machine offers]

@@ -4,12 +4,13 @@
 //! told the name of the command that does it now.
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum as _};
-use recorder::{BurstProbe, Bursts, Mode, Pep, Sampling};
+use flow::checks::{CheckPolicy, EntryChecks, LoopChecks};
+use recorder::{BurstProbe, Bursts, Counted as CountedBursts, Mode, Pep, Sampling};
 use wire::control::Policy;
 
 use crate::args_count::{self, Counted, PerArgs};
 use crate::args_recording::{CostArgs, EXPERIMENTS, MoreArgs, NotingArgs, RunArgs, StreamArgs};
-use crate::args_values;
+use crate::args_values::{self, Trigger};
 use crate::props::{CtlAction, CtlProps, Probe, RecordProps};
 
 /// Run a program and record which blocks, edges and paths it really runs
@@ -80,7 +81,23 @@ struct BudgetArgs {
     #[arg(long, value_name = "CHECKS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     burst: Option<u32>,
 
-    /// Keep the burst logs in the profile
+    /// What starts a burst: ticks of CPU time, or a count of checks
+    ///
+    /// `timer`: ticks; the program runs natively between bursts. `count:CHECKS:BURST`: after CHECKS
+    /// checks, for BURST of them. The program then never leaves the copies, which slows it down, and
+    /// two runs that do the same record the same. `count` alone is count:99991:1009; CHECKS may be
+    /// `infinity`.
+    #[arg(long, value_name = "TRIGGER", value_parser = args_values::trigger)]
+    trigger: Option<Trigger>,
+
+    /// With --trigger count: which entries and loops have checks [default: EC]
+    ///
+    /// As in bursty tracing: orig, EL, EC, EN, L4, L10, LN, or one for entries and one for loops
+    /// joined by `+`, as in EC+L4. Loops that a policy calls boring are never recorded.
+    #[arg(long, value_name = "POLICY", requires = "trigger")]
+    checks: Option<CheckPolicy>,
+
+    /// Keep the burst logs in the profile; `strobe dump bursts` prints them
     #[arg(long)]
     keep_trace: bool,
 
@@ -111,7 +128,7 @@ struct ExperimentArgs {
 
     /// PEP: in copies only, sample N paths per tick, 1 in M [,simplified]
     #[arg(long, value_name = "N,M", value_parser = args_values::pep, group = "staying",
-          conflicts_with_all = BURSTS_ONLY, conflicts_with_all = ["exact", "metric", "perturbation", "per_call_site"])]
+          conflicts_with_all = ["exact", "metric", "perturbation", "per_call_site"])]
     pep: Option<Sampling>,
 }
 
@@ -140,6 +157,10 @@ Examples:
 /// Ticks per second of CPU time with --pep.
 const PEP_RATE_HZ: f64 = 100.0;
 
+/// Where checks of the counted trigger are if nothing is said: a set of entries that every cycle of
+/// calls meets, and all loops, so that nothing goes unrecorded.
+const DEFAULT_CHECKS: CheckPolicy = CheckPolicy { entries: EntryChecks::CallCycles, loops: LoopChecks::Every };
+
 /// Default share of CPU time that recording may cost.
 const DEFAULT_BUDGET: f64 = 0.01;
 
@@ -154,8 +175,7 @@ impl RecordArgs {
     pub fn into_props(self) -> RecordProps {
         let counts = self.exact.is_some() || self.per.is_given();
         if self.exact == Some(Older::Trace) && self.noting.is_any() {
-            let message = "--exact=trace does not go with --values and the like\n";
-            clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit()
+            refuse("--exact=trace does not go with --values and the like\n")
         }
         let now_called = counts.then(|| now_called(self.exact));
         let hardware = self.per.hardware();
@@ -166,15 +186,49 @@ impl RecordArgs {
             (None, Some(Older::Trace)) => args_count::tracing(guide),
             (None, Some(Older::Count(counted))) => args_count::counting(Some(counted), self.per, guide),
             (None, None) if counts => args_count::counting(None, self.per, guide),
-            (None, None) => Mode::Bursts(self.budget.into_bursts(&self.experiments)),
+            (None, None) => self.budget.into_mode(&self.experiments, self.noting.is_any()),
         };
+        if self.budget.is_counted() && !matches!(mode, Mode::Counted(_)) {
+            refuse("--trigger count does not go with counting everything, nor with --pep\n")
+        }
         let noting = self.noting.into_noting(self.stream, !matches!(mode, Mode::Bursts(_)));
         RecordProps { hardware, now_called, perturbation, ..self.run.into_props(self.more, mode, noting) }
     }
 }
 
 impl BudgetArgs {
-    fn into_bursts(self, experiments: &ExperimentArgs) -> Bursts {
+    fn is_counted(&self) -> bool {
+        matches!(self.trigger, Some(Trigger::Count { .. }))
+    }
+
+    fn into_mode(&self, experiments: &ExperimentArgs, notes_values: bool) -> Mode {
+        let Some(Trigger::Count { n_check, n_instr }) = self.trigger else {
+            if self.checks.is_some() {
+                refuse("--checks goes with --trigger count only\n")
+            }
+            return Mode::Bursts(self.into_bursts(experiments));
+        };
+        let given = [
+            ("--overhead", self.overhead.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--burst", self.burst.is_some()),
+            ("--samples", experiments.samples.is_some()),
+            ("--probe", experiments.probe != Probe::Trace),
+            ("--verify", self.verify),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|&(_, is_given)| is_given) {
+            refuse(&format!("{option} is about bursts that ticks start; it does not go with --trigger count\n"))
+        }
+        Mode::Counted(CountedBursts {
+            n_check,
+            n_instr,
+            checks: self.checks.unwrap_or(DEFAULT_CHECKS),
+            logs: !notes_values,
+            keeps_log: self.keep_trace,
+        })
+    }
+
+    fn into_bursts(&self, experiments: &ExperimentArgs) -> Bursts {
         let is_length_given = self.burst.is_some() || experiments.samples.is_some();
         let is_fixed = self.rate.is_some() && is_length_given;
         Bursts {
@@ -201,6 +255,10 @@ impl CtlArgs {
     pub fn into_props(self) -> CtlProps {
         CtlProps { action: self.action, pid: self.pid }
     }
+}
+
+fn refuse(message: &str) -> ! {
+    clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, message).exit()
 }
 
 fn parse_older(text: &str) -> Result<Older, String> {
@@ -259,6 +317,21 @@ mod tests {
     }
 
     #[test]
+    fn a_count_of_checks_starts_bursts() {
+        let counted = |options: &[&str]| match props(options).mode {
+            Mode::Counted(counted) => counted,
+            other => panic!("{other:?}"),
+        };
+        let plain = counted(&["--trigger", "count"]);
+        assert_eq!((plain.n_check, plain.n_instr, plain.logs), (99_991, 1009, true));
+        assert_eq!(plain.checks.to_string(), "EC");
+        let other = counted(&["--trigger", "count:1000:50", "--checks", "EC+L4", "--values", "--keep-trace"]);
+        assert_eq!((other.n_check, other.n_instr, other.logs, other.keeps_log), (1000, 50, false, true));
+        assert_eq!(other.checks.to_string(), "EC+L4");
+        assert!(matches!(props(&["--trigger", "timer", "--rate", "50"]).mode, Mode::Bursts(_)));
+    }
+
+    #[test]
     fn what_record_used_to_do_is_told_its_name() {
         let of = |options: &[&str]| {
             let RecordProps { mode, now_called, .. } = props(options);
@@ -281,6 +354,10 @@ mod tests {
             &["--pep", "64,17", "--exact"],
             &["--compress", "none", "--values"],
             &["--guide", "a.strobe"],
+            &["--trigger", "count:0:1"],
+            &["--trigger", "sometimes"],
+            &["--checks", "EC"],
+            &["--trigger", "count", "--checks", "EE"],
             &["--exact=everything"],
         ] {
             let typed = [&["strobe"], options, &["--", "program"]].concat();

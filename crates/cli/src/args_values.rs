@@ -42,6 +42,40 @@ pub fn pep(text: &str) -> Result<Sampling, String> {
     }
 }
 
+/// What starts and ends bursts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// Ticks of CPU time.
+    Timer,
+    /// A count of checks.
+    Count {
+        /// Checks between two bursts.
+        n_check: u32,
+        /// Checks of a burst.
+        n_instr: u32,
+    },
+}
+
+/// One check in a hundred is in a burst; both are prime numbers, so that bursts do not keep step
+/// with loops.
+const DEFAULT_COUNT: Trigger = Trigger::Count { n_check: 99_991, n_instr: 1009 };
+
+/// Parses what starts and ends bursts.
+pub fn trigger(text: &str) -> Result<Trigger, String> {
+    const HELP: &str = "give timer, count, or count:CHECKS:BURST as in count:1000:50; CHECKS may be infinity";
+    let number = |text: &str| text.parse::<u32>().ok().filter(|&number| number != 0);
+    match text.split(':').collect::<Vec<_>>()[..] {
+        ["timer"] => Ok(Trigger::Timer),
+        ["count"] => Ok(DEFAULT_COUNT),
+        ["count", n_check, n_instr] => {
+            let n_check = if n_check == "infinity" { Some(u32::MAX) } else { number(n_check) };
+            let counts = n_check.zip(number(n_instr));
+            counts.map(|(n_check, n_instr)| Trigger::Count { n_check, n_instr }).ok_or_else(|| HELP.to_owned())
+        }
+        _ => Err(HELP.to_owned()),
+    }
+}
+
 /// Parses an expression that selects instructions.
 pub fn selector(text: &str) -> Result<Selector, String> {
     text.parse().map_err(|error: sampling::ParseError| error.to_string())
@@ -120,6 +154,17 @@ mod tests {
         assert_eq!(pep("0,1"), sampling(0, 1, Policy::Full));
         for bad in ["", "64", "64,0", "64,17,both", "-1,1", "64,17,"] {
             assert!(pep(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn triggers() {
+        assert_eq!(trigger("timer"), Ok(Trigger::Timer));
+        assert_eq!(trigger("count"), Ok(DEFAULT_COUNT));
+        assert_eq!(trigger("count:20:1"), Ok(Trigger::Count { n_check: 20, n_instr: 1 }));
+        assert_eq!(trigger("count:infinity:1"), Ok(Trigger::Count { n_check: u32::MAX, n_instr: 1 }));
+        for bad in ["", "count:", "count:1", "count:0:1", "count:1:0", "count:1:2:3", "count:-1:2", "tick"] {
+            assert!(trigger(bad).is_err(), "{bad}");
         }
     }
 

@@ -194,6 +194,8 @@ pub enum Stage {
     Emit,
     /// What `strobe trace` wrote: paths as they ended, thread by thread
     Trace,
+    /// What `record --keep-trace` kept in a profile: burst by burst
+    Bursts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use crate::asm::{Asm, Gpr, Label};
 use crate::cache::{BlockAccesses, OtherLine};
 use crate::events::FullEvents;
 use crate::exact::hashed::OtherEnd;
+use crate::exact::trigger::Switch;
 use crate::exact::{Cell, MissedEnd};
 use crate::statistics::Statistics;
 use crate::stubs::Stub;
@@ -116,6 +117,8 @@ pub(crate) struct Chunk {
     /// Where path ends of the present function go that have not found their place in the path
     /// table, or that a sample is wanted of.
     pub other_ends: Vec<OtherEnd>,
+    /// Where checks of the present function go that are the last ones of their version.
+    pub switches: Vec<Switch>,
     pub statistics: Statistics,
 }
 

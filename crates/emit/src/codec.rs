@@ -17,12 +17,12 @@ use crate::chunk::{Original, Stretch};
 use crate::copy::ModuleCopy;
 use crate::error::Error;
 use crate::events::{Events, Selection};
-use crate::exact::{Cell, CellKind, Counting, Metric};
+use crate::exact::{Cell, CellKind, Counting, Metric, Trigger};
 use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 16;
+const VERSION: u64 = 17;
 const HEADER_WORDS: usize = 19;
 const N_COUNTERS: usize = 14;
 const CHECKSUM_BYTES: usize = 8;
@@ -58,6 +58,8 @@ const PROBES: [Probe; 17] = [
     Probe::Exact(Counting::SampledPaths),
     Probe::Exact(Counting::TracedPaths),
 ];
+/// Stored number of probes that a count of checks starts; above it is which.
+const TRIGGERED: u64 = PROBES.len() as u64;
 /// Bits of the stored number of the probe that say what data cache is simulated.
 const CACHE_SHIFT: u32 = 8;
 /// Bits of the stored number of the probe that say what is noted beside.
@@ -461,6 +463,9 @@ fn selection(pairs: Vec<[u32; 2]>) -> Result<Selection, Error> {
 }
 
 fn probe_number(probe: Probe) -> u64 {
+    if let Some(number) = probe.trigger().and_then(Trigger::number) {
+        return TRIGGERED | u64::from(number) << CACHE_SHIFT;
+    }
     let plain = match probe {
         Probe::Exact(counting) => Probe::Exact(counting.with_metric(Metric::Cycles)),
         Probe::Trace | Probe::None => probe,
@@ -470,6 +475,9 @@ fn probe_number(probe: Probe) -> u64 {
 }
 
 fn numbered_probe(number: u32) -> Option<Probe> {
+    if u64::from(number) & ((1 << CACHE_SHIFT) - 1) == TRIGGERED {
+        return Trigger::numbered(number >> CACHE_SHIFT).map(|trigger| Probe::Exact(Counting::Triggered(trigger)));
+    }
     let plain = PROBES.get(number as usize & ((1 << CACHE_SHIFT) - 1)).copied()?;
     match (plain, number >> CACHE_SHIFT) {
         (plain, 0) => Some(plain),

@@ -79,6 +79,7 @@ pub(crate) fn write(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) 
     cache::write_others(function.chunk);
     exact::write_missed_ends(function.chunk);
     exact::hashed::write_other_ends(function.chunk);
+    exact::trigger::write_switches(function.chunk);
     exits::write(function.chunk);
     function.write_rows();
     function.chunk.asm.resolve_labels();

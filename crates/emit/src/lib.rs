@@ -60,12 +60,13 @@ pub use codec::Layout;
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
 pub use events::{Candidate, Events, Selection};
-pub use exact::{Cell, CellKind, Contexts, Counting, Metric};
+pub use exact::{Cell, CellKind, Contexts, Counting, Metric, Trigger};
 pub use link::{translate, translate_selected};
 pub use place::Position;
 pub use statistics::{SkipReason, Skipped, Statistics};
 
 use image::{Image, Svma};
+use wire::clusters::Version;
 
 /// How a module is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +156,21 @@ impl Probe {
     #[must_use]
     pub fn has_paths(self) -> bool {
         matches!(self, Probe::Exact(counting) if counting.has_paths())
+    }
+
+    /// Returns what starts and ends bursts, if a count of checks does.
+    #[must_use]
+    pub fn trigger(self) -> Option<Trigger> {
+        match self {
+            Probe::Exact(counting) => counting.trigger(),
+            Probe::Trace | Probe::None => None,
+        }
+    }
+
+    /// Returns the version that the copies are.
+    #[must_use]
+    pub fn version(self) -> Version {
+        self.trigger().map_or(Version::Instrumented, |trigger| trigger.version)
     }
 
     /// Whether control that comes over a known edge, or through a jump table, need not do what

@@ -26,7 +26,7 @@
 //!
 //! No flag changes between `exit` and the end of the burst.
 
-use wire::clusters::{Cluster, N_CLUSTERS};
+use wire::clusters::{Cluster, N_CLUSTERS, Version};
 use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::{offset, thread_state};
@@ -55,6 +55,11 @@ pub(crate) enum Stub {
     CountPath,
     /// Bytes are accessed that are not where the data cache was used last; likewise.
     Access,
+    /// The thread goes on at the target in the other version, whose block makes the same check once
+    /// more.
+    SwitchAtCheck,
+    /// The thread goes on at the target in the other version, whose block makes no check.
+    Switch,
 }
 
 /// Where the stubs are in the copy.
@@ -68,6 +73,7 @@ pub(crate) struct Stubs {
     land: u32,
     count_path: u32,
     access: u32,
+    switches: [u32; 2],
 }
 
 impl Stubs {
@@ -81,6 +87,8 @@ impl Stubs {
             Stub::Land => self.land,
             Stub::CountPath => self.count_path,
             Stub::Access => self.access,
+            Stub::SwitchAtCheck => self.switches[0],
+            Stub::Switch => self.switches[1],
         }
     }
 }
@@ -91,12 +99,22 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let exit = chunk.position();
     let leave = if probe.stays() { write_exit_to_gate(chunk) } else { write_exit(chunk) };
     let miss = write_departure(chunk, EndReason::NoCopy, leave);
-    let full = if probe.stays() { miss } else { write_departure(chunk, EndReason::BufferFull, leave) };
+    let has_full = !probe.stays() || probe.trigger().is_some();
+    let full = if has_full { write_departure(chunk, EndReason::BufferFull, leave) } else { miss };
     let outside = write_departure(chunk, EndReason::Outside, leave);
-    let other = write_look_ups(chunk, (0..N_CLUSTERS).filter(|&each| each != cluster), [miss, outside]);
+    let version = probe.version();
+    let others = (0..N_CLUSTERS).filter(|&each| each != cluster);
+    let other = write_look_ups(chunk, version, others, [miss, outside]);
     // Where flags are dead, what `saved_flags` holds is as good as any.
-    let look_up = if probe.stays() { write_look_ups(chunk, 0..N_CLUSTERS, [miss, outside]) } else { other };
-    let land = if probe.stays() { exact::transfers::write_land_stub(chunk, look_up) } else { look_up };
+    let look_up = if probe.stays() { write_look_ups(chunk, version, 0..N_CLUSTERS, [miss, outside]) } else { other };
+    let land = if probe.stays() { exact::transfers::write_land_stub(chunk, version, look_up) } else { look_up };
+    let switches = match probe.trigger() {
+        Some(trigger) => {
+            let go_on = write_look_ups(chunk, trigger.other_version(), 0..N_CLUSTERS, [miss, outside]);
+            exact::trigger::write_switch_stubs(chunk, trigger, go_on, full)
+        }
+        None => [look_up; 2],
+    };
     let count_path = chunk.position();
     if probe.has_paths() && !probe.traces_paths() {
         exact::hashed::write_count_stub(chunk, probe);
@@ -105,16 +123,21 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     if let Some(cache) = probe.cache() {
         cache::write_stub(chunk, cache);
     }
-    Stubs { exit, miss, full, other, look_up, land, count_path, access }
+    Stubs { exit, miss, full, other, look_up, land, count_path, access, switches }
 }
 
-/// Goes to the twin of the target in one of these clusters. Returns where that is.
-fn write_look_ups(chunk: &mut Chunk, clusters: impl Iterator<Item = usize>, [miss, outside]: [u32; 2]) -> u32 {
+/// Goes to the twin of the target in one of these clusters and this version. Returns where that is.
+fn write_look_ups(
+    chunk: &mut Chunk,
+    version: Version,
+    clusters: impl Iterator<Item = usize>,
+    [miss, outside]: [u32; 2],
+) -> u32 {
     let start = chunk.position();
     chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
     for each in clusters {
         chunk.asm.load(Gpr::RAX, offset::TARGET);
-        let [not_here, unknown] = write_look_up(chunk, each);
+        let [not_here, unknown] = write_look_up(chunk, version, each);
         chunk.asm.set_displacement(unknown, miss);
         let next = chunk.position();
         chunk.asm.set_displacement(not_here, next);
@@ -127,8 +150,8 @@ fn write_look_ups(chunk: &mut Chunk, clusters: impl Iterator<Item = usize>, [mis
 /// Goes to the twin of the target, which is in `rax`, if it is in `cluster`. Everything is saved
 /// that changes, and restored at the end. Returns the displacements of the jumps that are taken if
 /// it is not in the cluster, and if it starts no block with a copy.
-pub(crate) fn write_look_up(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
-    let holes = write_find_twin(chunk, cluster);
+pub(crate) fn write_look_up(chunk: &mut Chunk, version: Version, cluster: usize) -> [u32; 2] {
+    let holes = write_find_twin(chunk, version, cluster);
     let asm = &mut chunk.asm;
     asm.store(offset::TWIN, Gpr::RAX);
     probe::restore_all(asm);
@@ -138,23 +161,32 @@ pub(crate) fn write_look_up(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
 
 /// Turns the target, which is in `rax`, into its twin; changes `rcx` and flags. Returns as
 /// [`write_look_up`] does.
-pub(crate) fn write_find_twin(chunk: &mut Chunk, cluster: usize) -> [u32; 2] {
-    write_find_twin_with(chunk, cluster, Gpr::RCX)
+pub(crate) fn write_find_twin(chunk: &mut Chunk, version: Version, cluster: usize) -> [u32; 2] {
+    write_find_twin_with(chunk, version, cluster, Gpr::RCX)
 }
 
 /// The same with another register in place of `rcx`.
-pub(crate) fn write_find_twin_with(chunk: &mut Chunk, cluster: usize, scratch: Gpr) -> [u32; 2] {
+pub(crate) fn write_find_twin_with(chunk: &mut Chunk, version: Version, cluster: usize, scratch: Gpr) -> [u32; 2] {
     let asm = &mut chunk.asm;
     let field = |at: usize| offset::cluster(cluster) + at as u32;
     asm.subtract(Gpr::RAX, field(std::mem::offset_of!(Cluster, lo)));
     asm.compare(Gpr::RAX, field(std::mem::offset_of!(Cluster, span)));
     let not_here = asm.jump_if(Condition::AE);
-    asm.load(scratch, field(std::mem::offset_of!(Cluster, map)));
+    asm.load(scratch, map_field(version, cluster));
     asm.load_map_entry(scratch);
     asm.bytes(&[0x85, 0xc0]); // test eax, eax
     let unknown = asm.jump_if(Condition::NS);
     asm.add(Gpr::RAX, field(std::mem::offset_of!(Cluster, leader_base)));
     [not_here, unknown]
+}
+
+/// Where the address of a cluster's map is in the thread's header.
+pub(crate) fn map_field(version: Version, cluster: usize) -> u32 {
+    let in_cluster = match version {
+        Version::Instrumented => std::mem::offset_of!(Cluster, map),
+        Version::Checking => std::mem::offset_of!(Cluster, checking_map),
+    };
+    offset::cluster(cluster) + in_cluster as u32
 }
 
 fn write_exit(chunk: &mut Chunk) -> u32 {

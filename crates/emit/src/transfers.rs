@@ -393,7 +393,7 @@ impl Function<'_, '_> {
             let full = chunk.asm.jump_if(Condition::AE);
             chunk.refer(full, Destination::Stub(Stub::Full));
         }
-        let [not_here, unknown] = stubs::write_look_up(chunk, cluster);
+        let [not_here, unknown] = stubs::write_look_up(chunk, self.module.options.probe.version(), cluster);
         chunk.refer(not_here, Destination::Stub(Stub::Other));
         chunk.refer(unknown, Destination::Stub(Stub::Miss));
     }

@@ -1,20 +1,19 @@
 //! What is known of a run beside its profile: typed, and as rows of text in the profile file.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use attach::{Exit, ResourceUse};
 use sampling::selector::Selector;
-use wire::control::{NativeReason, Policy, TickSource};
+use wire::control::{Policy, TickSource};
 use wire::sample::{EndReason, Outcome};
 
 use crate::bursts::check::Findings;
 use crate::bursts::tally::{Cost, Tally, Yields};
-use crate::exact::coverage::Coverage;
-use crate::exact::{Accesses, Outcome as ExactOutcome};
+use crate::counted::CountedTotals;
+use crate::exact::{Accesses, Outcome as ExactOutcome, Stay};
 use crate::left_alone::LeftAlonePrograms;
 use crate::noted::{Counters as ValueCounters, converge};
-use crate::plan::{Mode, Sampling};
+use crate::plan::{Counted, Mode, Sampling};
 use crate::session::Session;
 use crate::sums::Counters;
 
@@ -55,6 +54,8 @@ pub struct RunFacts {
 pub enum ModeFacts {
     /// Of bursts.
     Bursts(Box<BurstFacts>),
+    /// Of bursts that a count of checks starts.
+    Counted(Box<CountedFacts>),
     /// Of counting everything, or samples of it.
     Exact(Box<ExactFacts>),
 }
@@ -87,18 +88,12 @@ pub struct BurstFacts {
 pub struct ExactFacts {
     /// What was counted.
     pub counting: emit::Counting,
-    /// Times that threads went on natively, and why.
-    pub native: BTreeMap<NativeReason, u64>,
-    /// Cycles in which they did.
-    pub native_cycles: u64,
-    /// Where ticks found threads.
-    pub coverage: Coverage,
+    /// How far threads stayed in copies.
+    pub stay: Stay,
     /// Path ends that found a full table.
     pub n_lost_paths: u64,
     /// Calls whose caller is not known because a table was full.
     pub n_lost_contexts: u64,
-    /// Processes that went on uncounted.
-    pub n_abandoned: u64,
     /// Misses of simulated data caches.
     pub cache_misses: u64,
     /// What was told to simulated data caches.
@@ -121,6 +116,17 @@ pub struct ExactFacts {
     pub sampled: Option<SampledFacts>,
     /// The file of paths, if there is one.
     pub path_trace: Option<PathTraceFacts>,
+}
+
+/// Bursts that a count of checks started.
+#[derive(Debug)]
+pub struct CountedFacts {
+    /// What started and ended them.
+    pub trigger: Counted,
+    /// How far threads stayed in copies.
+    pub stay: Stay,
+    /// Bursts.
+    pub bursts: CountedTotals,
 }
 
 /// How paths were sampled.
@@ -260,6 +266,11 @@ pub(crate) fn so_far(session: &Session) -> Vec<Fact> {
 impl RunFacts {
     pub(crate) fn new(session: &Session, exact: Option<&ExactOutcome>, ending: &Ending) -> RunFacts {
         let of_mode = match (&session.plan.mode, exact) {
+            (Mode::Counted(trigger), _) => ModeFacts::Counted(Box::new(CountedFacts {
+                trigger: *trigger,
+                stay: session.sums.exact.stay.clone(),
+                bursts: session.sums.counted,
+            })),
             (Mode::Exact(_) | Mode::Pep(_), Some(outcome)) => {
                 ModeFacts::Exact(Box::new(ExactFacts::new(session, outcome)))
             }
@@ -320,7 +331,7 @@ impl RunFacts {
     pub fn cost_in_program(&self) -> Option<f64> {
         match &self.of_mode {
             ModeFacts::Bursts(bursts) => Some(bursts.cost.seconds() + bursts.cost.start_seconds),
-            ModeFacts::Exact(_) => None,
+            ModeFacts::Counted(_) | ModeFacts::Exact(_) => None,
         }
     }
 
@@ -344,6 +355,7 @@ impl RunFacts {
         rows.extend(self.own_rows());
         match &self.of_mode {
             ModeFacts::Bursts(bursts) => rows.extend(bursts.rows(self)),
+            ModeFacts::Counted(counted) => rows.extend(counted.rows(&self.counters)),
             ModeFacts::Exact(exact) => rows.extend(exact.rows()),
         }
         rows.extend(self.values.iter().flat_map(|values| values.rows(&self.modules)));
@@ -483,12 +495,9 @@ impl ExactFacts {
         });
         ExactFacts {
             counting,
-            native: totals.native.clone(),
-            native_cycles: totals.native_cycles,
-            coverage: totals.coverage,
+            stay: totals.stay.clone(),
             n_lost_paths: totals.lost_paths,
             n_lost_contexts: totals.contexts.n_lost,
-            n_abandoned: totals.n_abandoned,
             cache_misses: totals.cache_misses,
             accesses: outcome.accesses,
             n_paths: outcome.effort.n_paths,
@@ -514,7 +523,7 @@ impl ExactFacts {
             emit::Counting::Blocks => "blocks",
             emit::Counting::Contexts(emit::Contexts { paths: false, .. }) => "calling contexts",
             emit::Counting::Contexts(emit::Contexts { paths: true, .. }) => "paths by calling context",
-            emit::Counting::Nothing => "nothing",
+            emit::Counting::Nothing | emit::Counting::Triggered(_) => "nothing",
         };
         match self.counting.metric() {
             Some(emit::Metric::Cycles) => format!("{what} with cycles"),
@@ -539,24 +548,9 @@ impl ExactFacts {
         self.counting.has_paths()
     }
 
-    /// Returns how often threads left the copies for code that should have been counted.
-    #[must_use]
-    pub fn n_excursions(&self) -> u64 {
-        let counts = |reason: &NativeReason| {
-            matches!(
-                reason,
-                NativeReason::Outside | NativeReason::NoCopy | NativeReason::Instruction | NativeReason::Abandoned
-            )
-        };
-        self.native.iter().filter(|(reason, _)| counts(reason)).map(|(_, n)| n).sum()
-    }
-
     fn rows(&self) -> Vec<Fact> {
         let mut rows = vec![
             ("exact", self.counted()),
-            ("native_excursions", self.n_excursions().to_string()),
-            ("abandoned_processes", self.n_abandoned.to_string()),
-            ("native_cycles", self.native_cycles.to_string()),
             ("lost_paths", self.n_lost_paths.to_string()),
             ("paths_ended", self.n_paths.to_string()),
             ("path_additions", self.n_additions.to_string()),
@@ -566,7 +560,7 @@ impl ExactFacts {
             ("unknown_paths", self.n_unknown_paths.to_string()),
             ("undetermined_edges", self.n_undetermined_edges.to_string()),
         ];
-        rows.extend(self.coverage.facts());
+        rows.extend(self.stay.rows());
         if let Some(cache) = self.cache() {
             rows.extend([("cache", shape(cache)), ("cache_misses", self.cache_misses.to_string())]);
             if self.counts_accesses() {
@@ -587,6 +581,24 @@ pub fn shape(cache: emit::Cache) -> String {
     let (n_bytes, n_ways, line) = (cache.n_bytes(), cache.n_ways(), cache.line());
     let size = if n_bytes.is_multiple_of(1024) { format!("{}k", n_bytes >> 10) } else { n_bytes.to_string() };
     format!("l1d:{size}:{n_ways}:{line}")
+}
+
+impl CountedFacts {
+    fn rows(&self, counters: &Counters) -> Vec<Fact> {
+        let Counted { n_check, n_instr, checks, .. } = self.trigger;
+        let CountedTotals { n_bursts, n_whole, n_records, n_records_lost } = self.bursts;
+        let mut rows = vec![
+            ("trigger", format!("count:{n_check}:{n_instr}")),
+            ("checks_policy", checks.to_string()),
+            ("bursts", n_bursts.to_string()),
+            ("bursts_whole", n_whole.to_string()),
+            ("records", n_records.to_string()),
+            ("records_lost", n_records_lost.to_string()),
+            ("untold_bursts", counters.unknown_bursts.to_string()),
+        ];
+        rows.extend(self.stay.rows());
+        rows
+    }
 }
 
 impl SampledFacts {

@@ -18,8 +18,10 @@
 //! and [`Warning`]s by the program that uses it.
 #![forbid(unsafe_code)]
 
+mod burst_log;
 mod bursts;
 pub mod cache;
+mod counted;
 mod error;
 mod exact;
 pub mod facts;
@@ -40,15 +42,18 @@ mod translation;
 
 pub use bursts::check::Findings;
 pub use bursts::tally::{Cost, Tally, Yields, end_reason_name, outcome_name};
+pub use counted::CountedTotals;
 pub use error::{Error, Result};
-pub use exact::Accesses;
 pub use exact::coverage::Coverage;
+pub use exact::{Accesses, Stay};
 pub use facts::{ModeFacts, RunFacts};
 pub use left_alone::LeftAlonePrograms;
 pub use noted::converge::Converged;
 pub use numbers::thousands;
 pub use perturbation::{Perturbation, Taken};
-pub use plan::{BurstProbe, Bursts, Exact, GuideFile, Mode, Noting, Pep, Plan, Sampling, Ticks, Window, Wishes};
+pub use plan::{
+    BurstProbe, Bursts, Counted, Exact, GuideFile, Mode, Noting, Pep, Plan, Sampling, Ticks, Window, Wishes,
+};
 pub use recorder::{Manner, Progress, Recorded, Recorder, Status, Warning, own_cpu_time};
 pub use requests::Requests;
 pub use sums::Counters;

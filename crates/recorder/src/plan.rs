@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use attach::EventSettings;
-use emit::{Counting, Events};
+use emit::{Counting, Events, Trigger};
+use flow::checks::CheckPolicy;
 use sampling::selector::Selector;
+use wire::clusters::Version;
 use wire::control::{Policy, TickSource};
 
 /// Ticks per second that a POSIX timer reaches: the kernel looks at it once per scheduler tick.
@@ -53,6 +55,8 @@ pub struct Plan {
 pub enum Mode {
     /// Short bursts in copies; native code between them.
     Bursts(Bursts),
+    /// Bursts that a count of checks starts, in copies that are never left.
+    Counted(Counted),
     /// Copies that are never left and count everything.
     Exact(Exact),
     /// Copies that are never left and count some of the paths that end at a tick.
@@ -98,6 +102,34 @@ pub struct Sampling {
     pub stride: u32,
     /// Where path ends are skipped.
     pub policy: Policy,
+}
+
+/// Recording in bursts that a count of checks starts and ends: two runs that do the same have the
+/// same bursts.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted {
+    /// Checks between two bursts.
+    pub n_check: u32,
+    /// Checks of a burst.
+    pub n_instr: u32,
+    /// Where checks are.
+    pub checks: CheckPolicy,
+    /// Bursts record blocks. If not, they only note values.
+    pub logs: bool,
+    /// The block records of bursts are kept in the profile.
+    pub keeps_log: bool,
+}
+
+impl Counted {
+    /// Returns how many stretches between two checks each one stands for that is in a burst.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        (f64::from(self.n_check) + f64::from(self.n_instr)) / f64::from(self.n_instr.max(1))
+    }
+
+    fn trigger(&self, version: Version) -> Trigger {
+        Trigger { version, policy: self.checks, logs: self.logs }
+    }
 }
 
 /// Counting everything.
@@ -194,7 +226,7 @@ impl Plan {
             (Ticks::Timer, _) => TickSource::PosixTimer,
             (Ticks::Perf, _) => TickSource::Perf,
             (Ticks::Off, _) => TickSource::Off,
-            (Ticks::Auto, Mode::Exact(_) | Mode::Pep(_)) => TickSource::PosixTimer,
+            (Ticks::Auto, Mode::Counted(_) | Mode::Exact(_) | Mode::Pep(_)) => TickSource::PosixTimer,
             (Ticks::Auto, Mode::Bursts(bursts)) => {
                 let is_fast = bursts.rate_hz.is_some_and(|hz| hz > TIMER_LIMIT_HZ);
                 let uses_perf = is_fast && attach::probe::system().has_perf_ticks;
@@ -215,7 +247,7 @@ impl Mode {
     #[must_use]
     pub fn counting(&self) -> Option<Counting> {
         match self {
-            Mode::Bursts(_) => None,
+            Mode::Bursts(_) | Mode::Counted(_) => None,
             Mode::Exact(exact) => Some(exact.counting),
             Mode::Pep(_) => Some(Counting::SampledPaths),
         }
@@ -230,8 +262,17 @@ impl Mode {
         match self {
             Mode::Bursts(Bursts { probe: BurstProbe::Blocks, .. }) => emit::Probe::Trace,
             Mode::Bursts(_) => emit::Probe::None,
+            Mode::Counted(counted) => triggered(counted.trigger(Version::Instrumented)),
             Mode::Exact(exact) => emit::Probe::Exact(exact.counting),
             Mode::Pep(_) => emit::Probe::Exact(Counting::SampledPaths),
+        }
+    }
+
+    /// Returns what the copies do that only check, if there are such.
+    pub(crate) fn checking_probe(&self) -> Option<emit::Probe> {
+        match self {
+            Mode::Counted(counted) => Some(triggered(counted.trigger(Version::Checking))),
+            Mode::Bursts(_) | Mode::Exact(_) | Mode::Pep(_) => None,
         }
     }
 
@@ -239,6 +280,7 @@ impl Mode {
     pub(crate) fn keeps_flow(&self) -> bool {
         match self {
             Mode::Bursts(bursts) => bursts.verifies,
+            Mode::Counted(_) => false,
             Mode::Exact(_) | Mode::Pep(_) => true,
         }
     }
@@ -250,7 +292,7 @@ impl Mode {
                 let samples = sampling.map(|sampling| sampling.samples);
                 Wishes { budget: *budget, rate_hz: *rate_hz, burst_checks: length.or(samples) }
             }
-            Mode::Exact(_) => Wishes { budget: None, rate_hz: None, burst_checks: None },
+            Mode::Counted(_) | Mode::Exact(_) => Wishes { budget: None, rate_hz: None, burst_checks: None },
             Mode::Pep(pep) => Wishes { budget: None, rate_hz: Some(pep.rate_hz), burst_checks: None },
         }
     }
@@ -259,7 +301,7 @@ impl Mode {
         const NONE: Sampling = Sampling { samples: 0, stride: 1, policy: Policy::Plain };
         match self {
             Mode::Bursts(bursts) => bursts.sampling.unwrap_or(NONE),
-            Mode::Exact(_) => NONE,
+            Mode::Counted(_) | Mode::Exact(_) => NONE,
             Mode::Pep(pep) => pep.sampling,
         }
     }
@@ -267,11 +309,15 @@ impl Mode {
     /// Returns the earlier profile that paths are numbered by.
     pub(crate) fn guide(&self) -> Option<&GuideFile> {
         match self {
-            Mode::Bursts(_) => None,
+            Mode::Bursts(_) | Mode::Counted(_) => None,
             Mode::Exact(exact) => exact.guide.as_ref(),
             Mode::Pep(pep) => pep.guide.as_ref(),
         }
     }
+}
+
+fn triggered(trigger: Trigger) -> emit::Probe {
+    emit::Probe::Exact(Counting::Triggered(trigger))
 }
 
 /// What is fixed of the rate of ticks and the length of bursts; the budget chooses the rest.

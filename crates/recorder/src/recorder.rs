@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::exact;
 use crate::facts::{Ending, RunFacts};
 use crate::perturbation::{self, Perturbation, Taken};
-use crate::plan::{BurstProbe, Bursts, Mode, Plan, Sampling};
+use crate::plan::{BurstProbe, Bursts, Counted, Mode, Plan, Sampling};
 use crate::requests::Requests;
 use crate::runtime_file;
 use crate::session::{Session, interval_ns};
@@ -190,6 +190,7 @@ impl Recorder {
         let plan = &self.session.plan;
         self.nap = match plan.mode {
             // The program waits for answers.
+            Mode::Counted(_) => STREAM_NAP,
             Mode::Exact(_) | Mode::Pep(_) if plan.noting.is_some() || plan.mode.traces_paths() => STREAM_NAP,
             Mode::Exact(_) | Mode::Pep(_) => SHORTEST_NAP,
             Mode::Bursts(_) if has_samples => SHORTEST_NAP.max(self.nap / 2),
@@ -328,6 +329,11 @@ fn mode(plan: &Plan, checks: u32) -> attach::Mode {
             let ends = bursts.sampling.map_or(PathEnds::ALL, path_ends);
             attach::Mode::Bursts { checks, stack_bytes: plan.stack_bytes, ends, values }
         }
+        Mode::Counted(Counted { n_check, n_instr, logs, .. }) => attach::Mode::Counted {
+            n_check: *n_check,
+            n_instr: *n_instr,
+            noted: if *logs { Noted::Words } else { values.map_or(Noted::Nothing, Noted::Values) },
+        },
         Mode::Pep(pep) => attach::Mode::PathSampling { ends: path_ends(pep.sampling), values },
         Mode::Exact(exact) => {
             let metric = match exact.counting.metric() {
@@ -335,7 +341,7 @@ fn mode(plan: &Plan, checks: u32) -> attach::Mode {
                 Some(emit::Metric::Cycles) | None => MetricSource::Cycles,
             };
             let noted = match exact.counting {
-                emit::Counting::TracedPaths => Noted::PathTrace,
+                emit::Counting::TracedPaths => Noted::Words,
                 _ => values.map_or(Noted::Nothing, Noted::Values),
             };
             attach::Mode::Exact { metric, noted }

@@ -9,6 +9,7 @@ use store::path_trace::file::Writer;
 
 use crate::bursts::check::Findings;
 use crate::bursts::tally::Tally;
+use crate::counted::CountedTotals;
 use crate::exact;
 use crate::left_alone::LeftAlonePrograms;
 use crate::noted::{self, ValueStream};
@@ -28,6 +29,8 @@ pub struct Sums {
     pub counters: Counters,
     /// Counters of copies that count everything.
     pub exact: exact::Totals,
+    /// Bursts that a count of checks started.
+    pub counted: CountedTotals,
     /// Where paths go one by one, if they do.
     pub path_trace: Option<Writer>,
     /// Noted values.

@@ -21,6 +21,7 @@ mod snapshot;
 mod tables;
 mod varint;
 
+pub mod burst_log;
 pub mod path_trace;
 
 pub use error::Error;
@@ -28,7 +29,7 @@ pub use reading::{Extent, count, facts, open, open_part};
 pub use recording::{ProcessId, Recording, save};
 
 /// Version of the schema, kept in the file as `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i32 = 10;
+pub const SCHEMA_VERSION: i32 = 11;
 
 /// The oldest version that can be read.
 pub(crate) const OLDEST_VERSION: i32 = 9;

@@ -71,7 +71,7 @@ pub fn count(path: &Path, sql: &str) -> Result<u64, Error> {
 }
 
 /// Opens a profile of this version or an older one.
-fn connect(path: &Path) -> Result<(Connection, i32), Error> {
+pub(crate) fn connect(path: &Path) -> Result<(Connection, i32), Error> {
     let not_a_profile = || Error::NotAProfile { path: path.to_owned() };
     let metadata = std::fs::metadata(path).map_err(|cause| Error::Read { path: path.to_owned(), cause })?;
     if !metadata.is_file() {

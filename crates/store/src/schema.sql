@@ -244,9 +244,9 @@ CREATE TABLE mapping (
     PRIMARY KEY (process, path, bias)
 ) WITHOUT ROWID;
 
--- Raw bursts (only with --keep-trace): zstd-compressed, in order. Each is, in little-endian numbers, the address at which it started (8
--- bytes), the number of block records (4), the checks to skip by the sampling policy (4), and the records (4 each: 2 bits of cluster and
--- 30 bits of address from the start of the cluster).
+-- Bursts (only with --keep-trace): zstd-compressed, in order. Each is, in little-endian numbers, the thread (4 bytes), why it ended (4),
+-- how many blocks it reached (4), the checks to skip by the sampling policy (4), then the places where it started and ended (8 each), and
+-- the blocks (8 each). A place is the number of the module in the upper 16 bits (65535: none) and an address of its file in the others.
 CREATE TABLE trace (
     id INTEGER PRIMARY KEY,
     process INTEGER NOT NULL REFERENCES process,

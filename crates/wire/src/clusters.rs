@@ -11,6 +11,7 @@
 //!    original code: the cluster       [lo, lo + span)
 //!    copies, less than 2 GiB away     [copy_base, copy_base + copy_len)     RX in the target, RW in the agent
 //!    map                              [map, map + 4 * span)                 R in the target, RW in the agent
+//!    map of checking copies           [checking_map, checking_map + 4 * span)
 //! ```
 //!
 //! **Map entries.** The entry of address `a` is the `u32` at `map + 4 * (a - lo)`. Zero: no copy of
@@ -20,6 +21,10 @@
 //! record of the block is made there. The agent writes a copy first and its entries after. In exact
 //! mode, the entry of the last byte of a call, which no instruction should start with, has
 //! [`LANDING`] set and says what the call's return leads to; see [`crate::exact`].
+//!
+//! **Versions.** With the counted trigger a module has two copies ([`Version`]), each with a map of
+//! its own in the same file, one behind the other. Look-ups in a copy are by the map of its
+//! version, so that calls and returns stay in the version that the thread is in.
 
 /// Number of clusters of a process: the program, the libraries, and one to spare.
 pub const N_CLUSTERS: usize = 3;
@@ -34,6 +39,16 @@ pub const LEADER: u32 = 1 << 31;
 /// Marks map entries of last bytes of calls, in exact mode.
 pub const LANDING: u32 = 1 << 30;
 
+/// The versions of a copy, as in bursty tracing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// Records; where there is one version only, it is this one.
+    #[default]
+    Instrumented,
+    /// Only counts down the checks until the next burst.
+    Checking,
+}
+
 /// Where a cluster and its copies are in the target. All zero: there is no such cluster.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +59,8 @@ pub struct Cluster {
     pub span: u64,
     /// Address of the map.
     pub map: u64,
+    /// Address of the map of checking copies.
+    pub checking_map: u64,
     /// What a copy adds to a map entry with [`LEADER`] set to get the address of the twin:
     /// `copy_base - LEADER`, wrapping.
     pub leader_base: u64,
@@ -54,6 +71,27 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Returns the bytes of one map, in whole pages.
+    #[must_use]
+    pub const fn map_bytes(&self) -> u64 {
+        (4 * self.span).next_multiple_of(crate::PAGE)
+    }
+
+    /// Returns the bytes of the file with both maps.
+    #[must_use]
+    pub const fn maps_bytes(&self) -> u64 {
+        2 * self.map_bytes()
+    }
+
+    /// Returns the address of the map of a version.
+    #[must_use]
+    pub const fn map_of(&self, version: Version) -> u64 {
+        match version {
+            Version::Instrumented => self.map,
+            Version::Checking => self.checking_map,
+        }
+    }
+
     /// Returns whether original address `pc` is in the cluster.
     #[must_use]
     pub const fn contains(&self, pc: u64) -> bool {
@@ -67,4 +105,4 @@ impl Cluster {
     }
 }
 
-const _: () = assert!(size_of::<Cluster>() == 48);
+const _: () = assert!(size_of::<Cluster>() == 56);

@@ -163,6 +163,15 @@ in_parts! {
             /// Places in the table of known places. Written at any time.
             n_known: AtomicU32,
         }
+
+        /// The counted trigger; see [`crate::exact`]. Written by the agent before the process
+        /// joins.
+        trigger: Trigger at 432 {
+            /// Checks that the checking version runs for; 0: there is no counted trigger.
+            n_check: AtomicU32,
+            /// Checks that the instrumented version runs for.
+            n_instr: AtomicU32,
+        }
     }
 }
 
@@ -281,6 +290,6 @@ pub const PERF_CODE: i32 = 1;
 /// `si_value` of the runtime's timers.
 pub const TICK_COOKIE: u64 = 0x7374_726f_6265_2121;
 
-const _: () = assert!(size_of::<Control>() == 432);
+const _: () = assert!(size_of::<Control>() == 440);
 const _: () = assert!(size_of::<ModuleSlot>() == 64);
 const _: () = assert!(FILE_BYTES.is_multiple_of(crate::PAGE));

@@ -227,8 +227,8 @@ pub mod filling {
     pub const NOTHING: u32 = 0;
     /// Events.
     pub const EVENTS: u32 = 1;
-    /// Words of the path trace ([`crate::path_trace`]).
-    pub const PATH_TRACE: u32 = 2;
+    /// Words of the path trace or of the block log ([`crate::path_trace`]).
+    pub const WORDS: u32 = 2;
 }
 
 /// Who uses the compressor, the buffer and the end of the ring of a thread:

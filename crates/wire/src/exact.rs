@@ -20,6 +20,7 @@
 //!   262 MiB    the metric of callers' paths, beside the frames
 //!   270 MiB    the sites of callers' calls, beside the frames
 //!   280 MiB    return table
+//!   288 MiB    return table of checking copies
 //!   320 MiB    the metric of paths, or sums of squares, beside the path table
 //!   512 MiB    cells: counters of 8 bytes, the agent gives each module a range
 //! ```
@@ -56,6 +57,12 @@
 //! `samples_wanted` is not zero. A tick sets it to the number of paths to sample, and copies count
 //! down; [`Squares`] has what it takes to say how far the counts may be off.
 //!
+//! **Counted trigger.** A thread alternates between two versions of the copies
+//! ([`crate::clusters::Version`]): [`crate::thread::Burst::checks`] goes down at every check, and
+//! the check that makes it 0 takes the thread to the other version, with as many checks as
+//! [`crate::thread::Trigger`] says. The instrumented version appends every block to the buffer of
+//! words ([`crate::path_trace`]). Each version has a return table.
+//!
 //! **Thread exits.** Functions that are still active when a thread ends are on paths that will
 //! never end. A thread that ends in order leaves a record ([`ThreadExit`]) behind those of its
 //! predecessors, with what it takes to find these functions: where it is, its stack, and the frames
@@ -68,6 +75,8 @@ pub const MAX_THREADS: usize = 256;
 
 /// Offset of the return table in the thread area.
 pub const RETURNS: u32 = 280 << 20;
+/// Offset of the return table of checking copies.
+pub const CHECKING_RETURNS: u32 = 288 << 20;
 /// Entries of the return table.
 pub const N_RETURNS: u32 = 1 << 20;
 /// The return address, exclusive-or its upper half at [`RETURN_SHIFT`], in these bits chooses the
@@ -288,7 +297,8 @@ pub const CELLS: u32 = 512 << 20;
 pub const CELLS_BYTES: u32 = 512 << 20;
 
 const _: () = assert!(size_of::<ReturnEntry>() == (RETURN_SCALE * 4) as usize);
-const _: () = assert!(RETURNS + N_RETURNS * size_of::<ReturnEntry>() as u32 <= PATH_METRIC);
+const _: () = assert!(RETURNS + N_RETURNS * size_of::<ReturnEntry>() as u32 <= CHECKING_RETURNS);
+const _: () = assert!(CHECKING_RETURNS + N_RETURNS * size_of::<ReturnEntry>() as u32 <= PATH_METRIC);
 const _: () = assert!(size_of::<CallerFrame>() == (FRAME_SCALE * 8) as usize);
 const _: () = assert!(FRAMES + (FRAME_MASK + 8) * FRAME_SCALE <= THREAD_EXITS);
 const _: () = assert!(size_of::<ThreadExit>() == 56);

@@ -114,5 +114,5 @@ pub struct Ready {
 }
 
 const _: () = assert!(size_of::<Hello>() == 32);
-const _: () = assert!(size_of::<Welcome>() == 40 + 48 * N_CLUSTERS);
+const _: () = assert!(size_of::<Welcome>() == 40 + 56 * N_CLUSTERS);
 const _: () = assert!(size_of::<Ready>() == 24);

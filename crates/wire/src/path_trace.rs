@@ -8,6 +8,11 @@
 //! **Ring.** It lies where the path table would be, which nobody needs then: copies count nothing
 //! that the agent cannot count when it reads.
 //!
+//! **Block log.** With the counted trigger the instrumented version appends a word for each block
+//! that it reaches, in the same way: a block record ([`crate::sample`]) in the upper half, and 0
+//! in the lower one. [`Mark::BurstEnd`] stands behind the last block of a burst, which the
+//! burst has reached but not executed.
+//!
 //! **Marks.** No function has the key 0. Words with that key are the runtime's own ([`Mark`]): what
 //! of the order of words their numbers do not tell.
 
@@ -29,6 +34,8 @@ pub enum Mark {
     Handler,
     /// It has returned to where the signal came.
     HandlerEnd,
+    /// A burst of the counted trigger has ended; noted by copies.
+    BurstEnd,
 }
 
 const KIND_SHIFT: u32 = 28;
@@ -42,6 +49,7 @@ impl Mark {
             Mark::Thread(id) => (1, id & PAYLOAD),
             Mark::Handler => (2, 0),
             Mark::HandlerEnd => (3, 0),
+            Mark::BurstEnd => (4, 0),
         };
         (kind << KIND_SHIFT | payload) as u64
     }
@@ -56,6 +64,7 @@ impl Mark {
             1 => Some(Mark::Thread(word as u32 & PAYLOAD)),
             2 => Some(Mark::Handler),
             3 => Some(Mark::HandlerEnd),
+            4 => Some(Mark::BurstEnd),
             _ => None,
         }
     }

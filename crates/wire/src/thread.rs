@@ -109,7 +109,8 @@ in_parts! {
             cursor: AtomicU64 = CURSOR,
             /// When `cursor` has reached this, the burst must end.
             limit: u64 = LIMIT,
-            /// Checks left; the burst ends when it becomes 0.
+            /// Checks left; the burst ends when it becomes 0. With the counted trigger: checks that
+            /// are left in the present version.
             checks: AtomicU32 = CHECKS,
             /// Why the burst ended: an [`crate::sample::EndReason`], written before `state`. In
             /// exact mode, why the copy has come to the gate.
@@ -160,7 +161,7 @@ in_parts! {
         clusters: Clusters at 192
 
         /// The stream of samples.
-        stream: Stream at 336 {
+        stream: Stream at 360 {
             /// The thread that owns the area and writes the stream; 0: nobody.
             owner_tid: AtomicU32,
             /// Index of the current segment.
@@ -170,7 +171,7 @@ in_parts! {
         }
 
         /// Ticks and the timer that makes them.
-        ticks: Ticks at 376 {
+        ticks: Ticks at 400 {
             /// Ticks delivered to threads of this area.
             delivered: AtomicU64,
             /// Ticks that arrived while the thread was in a burst.
@@ -191,7 +192,7 @@ in_parts! {
 
         /// The runtime's gate in exact mode, and the hook by which code of the kernel comes back to
         /// it.
-        gate: Gate at 440 {
+        gate: Gate at 464 {
             /// Not zero: `registers` holds the program's registers, and the processor's are the
             /// gate's own.
             is_inside: u64,
@@ -209,7 +210,7 @@ in_parts! {
         }
 
         /// How full the tables of exact mode are.
-        tables: Tables at 616 {
+        tables: Tables at 640 {
             /// Used entries of the path table.
             n_path_entries: AtomicU64 = N_PATH_ENTRIES,
             /// Path ends that found the path table full.
@@ -221,7 +222,7 @@ in_parts! {
         }
 
         /// The simulated data cache; see [`crate::exact`].
-        cache: DataCache at 648 {
+        cache: DataCache at 672 {
             /// Misses so far.
             misses: u64 = MISSES,
             /// The line that is being looked for.
@@ -233,7 +234,7 @@ in_parts! {
         }
 
         /// Sampling of paths; see [`crate::exact`].
-        path_sampling: PathSampling at 680 {
+        path_sampling: PathSampling at 704 {
             /// Paths still to be sampled; 0 until the next tick.
             samples_wanted: AtomicU32 = SAMPLES_WANTED,
             /// Path ends to pass over before the next sample.
@@ -248,7 +249,7 @@ in_parts! {
 
         /// Noted values and words of the path trace on their way to the agent; see
         /// [`crate::events`].
-        events: Events at 704 {
+        events: Events at 728 {
             /// Where the next event goes, in words from the end of the buffer, so negative.
             next: AtomicU64 = NEXT_EVENT,
             /// Events taken from the buffer so far.
@@ -271,6 +272,18 @@ in_parts! {
             /// many, when the compressor was last drained.
             residue: AtomicU64,
         }
+
+        /// The counted trigger; see [`crate::exact`].
+        trigger: Trigger at 808 {
+            /// Checks that the checking version runs for.
+            n_check: u32 = N_CHECK,
+            /// Checks that the instrumented version runs for.
+            n_instr: u32 = N_INSTR,
+            /// Not zero: the thread is in the instrumented version.
+            is_instrumented: AtomicU32 = IS_INSTRUMENTED,
+            /// Zero.
+            reserved: u32,
+        }
     }
 
     /// Offsets in [`ThreadHeader`], for generated code.
@@ -286,6 +299,6 @@ in_parts! {
     }
 }
 
-const _: () = assert!(size_of::<ThreadHeader>() == 784);
+const _: () = assert!(size_of::<ThreadHeader>() == 824);
 const _: () = assert!(FIRST_SEGMENT + N_SEGMENTS as u64 * SEGMENT_BYTES <= AREA_BYTES);
 const _: () = assert!(MAX_UNCHECKED_RECORDS as u64 * 4 < LIMIT_SLACK);

@@ -3,6 +3,7 @@
 //! One fact per line. Facts about a function start with the address of its entry, so that
 //! `grep ^0x1a2b0` shows one function and `grep unresolved` shows where to look.
 
+mod bursts;
 mod cfg;
 mod emit;
 mod image;
@@ -22,6 +23,9 @@ use recorder::Threads;
 pub fn run(props: &DumpProps, out: &mut impl Write) -> Result<()> {
     if props.stage == Stage::Trace {
         return trace::print(&props.module.binary, props.range, out);
+    }
+    if props.stage == Stage::Bursts {
+        return bursts::print(&props.module.binary, props.range, out);
     }
     let progress = Progress::new();
     let files = Files::read(&props.module, &progress)?;
@@ -45,7 +49,7 @@ pub fn run(props: &DumpProps, out: &mut impl Write) -> Result<()> {
         match props.stage {
             Stage::Image => image::print_function(&module.image, &function.parts, out)?,
             Stage::Cfg => cfg::print(&module, function, out)?,
-            Stage::Emit | Stage::Trace => {}
+            Stage::Emit | Stage::Trace | Stage::Bursts => {}
             Stage::Paths => paths::print(&module, function, props.numbering, selected.is_some(), out)?,
         }
     }

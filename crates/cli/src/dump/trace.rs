@@ -139,6 +139,7 @@ fn mark_text(mark: Mark) -> &'static str {
         Mark::Thread(_) => "thread",
         Mark::Handler => "handler",
         Mark::HandlerEnd => "handler end",
+        Mark::BurstEnd => "burst end",
     }
 }
 

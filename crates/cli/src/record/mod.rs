@@ -10,6 +10,7 @@ mod live;
 mod plan;
 mod progress;
 mod summary;
+mod summary_counted;
 mod summary_exact;
 mod summary_values;
 
@@ -114,6 +115,7 @@ fn conclude(props: &RecordProps, recorded: Recorded, is_unrecordable: bool) {
         let facts = &recorded.facts;
         let text = match &facts.of_mode {
             ModeFacts::Bursts(bursts) => summary::text(facts, bursts, &file),
+            ModeFacts::Counted(counted) => summary_counted::text(facts, counted, &file),
             ModeFacts::Exact(exact) => summary_exact::text(facts, exact, &recorded.profile, &file),
         };
         let table = recorded.perturbation.as_ref().map(summary::perturbation).unwrap_or_default();

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use profile::Profile;
-use recorder::Accesses;
 use recorder::facts::{ExactFacts, PathTraceFacts, RunFacts, shape};
+use recorder::{Accesses, Stay};
 use wire::control::NativeReason;
 
 use super::{left_alone, summary, summary_values};
@@ -34,6 +34,29 @@ fn reason_name(reason: NativeReason) -> &'static str {
     }
 }
 
+/// Returns lines on how far threads stayed in the copies.
+pub fn coverage_lines(run: &RunFacts, stay: &Stay) -> Vec<(&'static str, String)> {
+    let excursions = stay.n_excursions();
+    let text = match excursions {
+        0 if !run.left_alone.is_empty() => "incomplete: what was left alone was not counted".to_owned(),
+        0 if stay.coverage.is_complete() => "complete: no thread ran code that was not counted".to_owned(),
+        _ => stay.coverage.text(),
+    };
+    let mut lines = vec![("coverage", text)];
+    if excursions > 0 {
+        let named: Vec<String> =
+            stay.native.iter().map(|(&reason, n)| format!("{} {n}", reason_name(reason))).collect();
+        let text =
+            format!("{} excursions into code that was not counted ({})", thousands(excursions), named.join(", "));
+        lines.push(("", text));
+    }
+    if stay.n_abandoned > 0 {
+        let text = format!("{} processes ran on uncounted: strobe did not answer in time", stay.n_abandoned);
+        lines.push(("given up", text));
+    }
+    lines
+}
+
 fn trace_line(trace: &PathTraceFacts) -> String {
     let per_record = trace.n_bytes as f64 / (trace.n_records as f64).max(1.0);
     let lost = if trace.n_lost == 0 { "none lost".to_owned() } else { format!("{} LOST", thousands(trace.n_lost)) };
@@ -56,7 +79,7 @@ pub fn text(run: &RunFacts, facts: &ExactFacts, profile: &Profile, file: &str) -
     let mut line = |name: &str, text: String| {
         let _ = writeln!(out, "  {name:<10} {text}");
     };
-    if let Some(warning) = facts.coverage.warning() {
+    if let Some(warning) = facts.stay.coverage.warning() {
         line("WARNING", warning);
     }
     line("time", summary::time(run, (run.user() + run.system()).as_secs_f64()));
@@ -91,19 +114,8 @@ pub fn text(run: &RunFacts, facts: &ExactFacts, profile: &Profile, file: &str) -
     for (name, text) in summary_values::lines(run.values.as_ref(), modules) {
         line(name, text);
     }
-    let excursions = facts.n_excursions();
-    line(
-        "coverage",
-        match excursions {
-            0 if !run.left_alone.is_empty() => "incomplete: what was left alone was not counted".to_owned(),
-            0 if facts.coverage.is_complete() => "complete: no thread ran code that was not counted".to_owned(),
-            _ => facts.coverage.text(),
-        },
-    );
-    if excursions > 0 {
-        let named: Vec<String> =
-            facts.native.iter().map(|(&reason, n)| format!("{} {n}", reason_name(reason))).collect();
-        line("", format!("{} excursions into code that was not counted ({})", thousands(excursions), named.join(", ")));
+    for (name, text) in coverage_lines(run, &facts.stay) {
+        line(name, text);
     }
     if facts.n_lost_paths > 0 {
         line("lost", format!("{} path ends: the table of paths was full", thousands(facts.n_lost_paths)));
@@ -115,9 +127,6 @@ pub fn text(run: &RunFacts, facts: &ExactFacts, profile: &Profile, file: &str) -
     if facts.n_lost_contexts > 0 {
         let n_lost = thousands(facts.n_lost_contexts);
         line("lost", format!("the callers of {n_lost} calls: the table of contexts was full"));
-    }
-    if facts.n_abandoned > 0 {
-        line("given up", format!("{} processes ran on uncounted: strobe did not answer in time", facts.n_abandoned));
     }
     line("modules", format!("{} translated ({} from the cache)", modules.n_translated, modules.n_from_cache));
     for text in left_alone::lines(&run.left_alone) {

@@ -21,6 +21,9 @@ pub struct Overview {
     /// Ticks that samples of paths were taken at, if that is what counts are.
     #[serde(skip)]
     pub n_sampling_ticks: Option<u64>,
+    /// The count of checks that started bursts, if one did: then nothing is exact, either.
+    #[serde(skip)]
+    pub trigger: Option<String>,
     pub time: Time,
     pub cost: Cost,
     pub coverage: Coverage,
@@ -170,6 +173,7 @@ pub fn view(subject: &mut Subject, n: usize) -> Overview {
         command: profile.facts.get("command").cloned(),
         is_timeless,
         n_sampling_ticks: profile.facts.get("sampling_ticks").and_then(|number| number.parse().ok()),
+        trigger: profile.facts.get("trigger").cloned(),
         time: time(profile),
         cost: cost(profile),
         coverage: coverage(profile),

@@ -40,7 +40,7 @@ impl Overview {
             fact("command", one_line(command))?;
         }
         fact("time", self.time())?;
-        if NOTICEABLE_SHARE * self.time.cpu_ns.value < self.time.not_sampled_ns {
+        if !self.is_timeless && NOTICEABLE_SHARE * self.time.cpu_ns.value < self.time.not_sampled_ns {
             fact("", self.not_sampled())?;
         }
         if let Some(cost) = self.cost() {
@@ -67,6 +67,9 @@ impl Overview {
         let time = &self.time;
         if let Some(n_ticks) = self.n_sampling_ticks {
             return format!("not measured: counts are samples of paths, at {} ticks", thousands(n_ticks));
+        }
+        if let Some(trigger) = &self.trigger {
+            return format!("not measured: bursts were started by a count of checks ({trigger})");
         }
         if self.is_timeless {
             return "not measured: this recording counts what ran".to_owned();
@@ -126,7 +129,7 @@ impl Overview {
             let bound = Figure { value: coverage.unseen_at_most, margin: 0.0, seen: 0 }.count();
             parts.push(format!("what bursts did not see ran at most {bound} times while they could see it"));
         }
-        if NOTICEABLE_SHARE < coverage.unwatched_share {
+        if !self.is_timeless && NOTICEABLE_SHARE < coverage.unwatched_share {
             let share = bare_percent(coverage.unwatched_share);
             parts
                 .push(format!("in {share} of the CPU time no burst could start, and nothing is known of counts there"));
@@ -159,7 +162,8 @@ impl Overview {
         if self.is_timeless {
             let mut table = Table::new(&["SHARE", "INSTRUCTIONS", "ENTRIES", "FUNCTION"]);
             for line in &self.functions {
-                let figures = [line.instruction_share.percent(), line.instructions.count(), line.entries.count()];
+                let figures =
+                    [line.instruction_share.percent(), line.instructions.count(), line.entries.count_if_seen()];
                 table.row(heat(line.instruction_share.value), figures.into_iter().chain([line.function.text()]));
             }
             return table.print(out);

@@ -13,6 +13,7 @@ use wire::thread::offset;
 use super::hashed::{Ended, Owner};
 use super::path_metric::write_end_with_misses;
 use super::saving::{begin_saving, saved, write_restore_registers};
+use super::trigger::{self, Visit};
 use super::{Metric, hashed, samples, trace};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
@@ -36,6 +37,8 @@ pub(crate) enum Code {
         id_offset: i32,
         restart: Option<i32>,
     },
+    /// The block that control comes to is recorded, or a check is made, in either version.
+    Visit(Visit),
     /// After a jump through a table that other jumps share: what to add is in the row that the jump
     /// has left in `saved_rdx`, at this index, and whether the path ends there.
     Row {
@@ -129,6 +132,7 @@ impl Code {
                 trace::write_end(chunk, original, live, key, id_offset);
                 write_restart(chunk, original, restart);
             }
+            Code::Visit(visit) => trigger::write_visit(chunk, original, live, visit),
             Code::Row { index, paths, restart } => {
                 let done = chunk.asm.new_label();
                 write_row(chunk, original, keeps_flags, index * ROW_ENTRY_BYTES, done);

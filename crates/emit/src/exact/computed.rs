@@ -155,6 +155,7 @@ impl Function<'_, '_> {
     pub(super) fn write_search(&mut self, search: &Search) {
         let own = self.module.options.cluster;
         let other = if own == LIBRARIES { PROGRAM } else { LIBRARIES };
+        let version = self.module.options.probe.version();
         let chunk = &mut *self.chunk;
         let [has_twin, not_found, taken] = [(); 3].map(|()| chunk.asm.new_label());
         chunk.asm.bind(search.label);
@@ -162,13 +163,13 @@ impl Function<'_, '_> {
             Some((at, _)) => chunk.begin_run(kind::PROBE, at, search.saved, [0; 4]),
             None => chunk.begin_run(kind::FORWARD, Original(0), search.saved, [0; 4]),
         }
-        let [not_here, unknown] = stubs::write_find_twin(chunk, own);
+        let [not_here, unknown] = stubs::write_find_twin(chunk, version, own);
         chunk.asm.use_label(unknown, not_found);
         chunk.asm.jump_to(has_twin);
         let elsewhere = chunk.position();
         chunk.asm.set_displacement(not_here, elsewhere);
         chunk.asm.load(Gpr::RAX, offset::TARGET);
-        let holes = stubs::write_find_twin(chunk, other);
+        let holes = stubs::write_find_twin(chunk, version, other);
         holes.into_iter().for_each(|hole| chunk.asm.use_label(hole, not_found));
         chunk.asm.bind(has_twin);
         chunk.asm.store(offset::TWIN, Gpr::RAX);

@@ -17,6 +17,7 @@
 //!   added up on each, [`samples`] for samples of them, and [`trace`] for all of them in their
 //!   order.
 //! * **Contexts.** See [`contexts`].
+//! * **Blocks in bursts.** See [`trigger`].
 
 pub(crate) mod code;
 mod computed;
@@ -30,6 +31,7 @@ mod saving;
 mod tables;
 mod trace;
 pub(crate) mod transfers;
+pub(crate) mod trigger;
 
 use flow::paths::Truncation;
 
@@ -38,6 +40,7 @@ use crate::cache::Cache;
 pub(crate) use code::Code;
 pub(crate) use path_metric::{MissedEnd, write_missed_ends};
 pub(crate) use plan::Plan;
+pub use trigger::Trigger;
 
 /// What is added up on paths, or in contexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +70,8 @@ pub enum Counting {
     TracedPaths,
     /// Calls, by calling context.
     Contexts(Contexts),
+    /// Nothing, but blocks or values are noted in bursts that a count of checks starts.
+    Triggered(Trigger),
 }
 
 /// What is counted with calling contexts.
@@ -119,7 +124,8 @@ impl Counting {
             | Counting::Paths
             | Counting::HeaderPaths
             | Counting::SampledPaths
-            | Counting::TracedPaths => None,
+            | Counting::TracedPaths
+            | Counting::Triggered(_) => None,
         }
     }
 
@@ -139,7 +145,7 @@ impl Counting {
     #[must_use]
     pub fn has_paths(self) -> bool {
         match self {
-            Counting::Nothing | Counting::Blocks => false,
+            Counting::Nothing | Counting::Blocks | Counting::Triggered(_) => false,
             Counting::Paths
             | Counting::HeaderPaths
             | Counting::PathMetric(_)
@@ -171,6 +177,15 @@ impl Counting {
     #[must_use]
     pub fn has_path_metric(self) -> bool {
         matches!(self, Counting::PathMetric(_) | Counting::Contexts(Contexts { paths: true, metric: Some(_), .. }))
+    }
+
+    /// Returns what starts and ends bursts, if they are started by a count of checks.
+    #[must_use]
+    pub fn trigger(&self) -> Option<Trigger> {
+        match self {
+            Counting::Triggered(trigger) => Some(*trigger),
+            _ => None,
+        }
     }
 
     /// Whether call sites are told apart.

@@ -6,7 +6,7 @@ use flow::{FunctionFlow, Transfer};
 
 use super::code::{Paths, RowEntry};
 use super::hashed::Owner;
-use super::{Cell, CellKind, Code, Counting, paths};
+use super::{Cell, CellKind, Code, Counting, paths, trigger};
 use crate::chunk::Chunk;
 use crate::module::Module;
 use flow::callgraph::FunctionId;
@@ -55,6 +55,7 @@ impl Plan {
                 plan.unwrap_or_else(|| Plan::apart(module.function(id)))
             }
             Counting::Contexts(_) => Plan::apart(module.function(id)),
+            Counting::Triggered(trigger) => trigger::plan(module, id, &trigger),
         }
     }
 
@@ -85,6 +86,11 @@ impl Plan {
         edges: Vec<Code>,
     ) -> Plan {
         Plan { arrivals, table_arrivals, rows, edges, edges_arrive: false }
+    }
+
+    /// Control passes what arrivals do unless its edge has something of its own.
+    pub(super) fn arriving(arrivals: Vec<Code>, edges: Vec<Code>) -> Plan {
+        Plan { arrivals, table_arrivals: Vec::new(), rows: Vec::new(), edges, edges_arrive: true }
     }
 
     fn blocks(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) -> Plan {

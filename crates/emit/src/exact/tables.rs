@@ -52,13 +52,14 @@ impl Function<'_, '_> {
         let row = self.row_label(block);
         let cluster = self.module.options.cluster;
         let is_before = self.module.options.probe.tells_arrivals_apart();
+        let version = self.module.options.probe.version();
         let chunk = &mut *self.chunk;
         chunk.begin_run(kind::FORWARD, Original(0), saves::RAX, [9, 0, 0, 0]);
         chunk.asm.store(offset::TARGET, Gpr::RAX);
         if let Some(row) = row {
             write_row_address(chunk, row, scratch);
         }
-        let holes = stubs::write_find_twin_with(chunk, cluster, scratch);
+        let holes = stubs::write_find_twin_with(chunk, version, cluster, scratch);
         if is_before {
             chunk.asm.advance(Gpr::RAX, -(TABLE_ENTRY_BYTES as i32));
         }
@@ -78,6 +79,7 @@ impl Function<'_, '_> {
         let live = self.module.liveness(self.id).live_out(&self.flow.cfg, block);
         let keeps_flags = !(live & LiveSet::ARITHMETIC_FLAGS).is_empty() || self.module.passes_flags_unseen;
         let is_before = self.module.options.probe.tells_arrivals_apart();
+        let version = self.module.options.probe.version();
         let chunk = &mut *self.chunk;
         let (saved, ends) = if keeps_flags {
             (saves::RAX | saves::RCX | saves::FLAGS, [9, 18, 31, 0])
@@ -94,7 +96,7 @@ impl Function<'_, '_> {
         if let Some(row) = row {
             write_row_address(chunk, row, Gpr::RCX);
         }
-        let [not_here, unknown] = stubs::write_find_twin(chunk, cluster);
+        let [not_here, unknown] = stubs::write_find_twin(chunk, version, cluster);
         let stub = if keeps_flags { [Stub::Other, Stub::Miss] } else { [Stub::LookUp; 2] };
         chunk.refer(not_here, Destination::Stub(stub[0]));
         chunk.refer(unknown, Destination::Stub(stub[1]));

@@ -43,8 +43,10 @@ use flow::graph::{BlockId, EdgeId};
 use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
-use wire::clusters::{Cluster, LANDING, N_CLUSTERS};
-use wire::exact::{CallerFrame, FRAME_MASK, FRAME_METRIC, FRAME_SITES, FRAMES, RETURN_MASK, RETURN_SHIFT, RETURNS};
+use wire::clusters::{Cluster, LANDING, N_CLUSTERS, Version};
+use wire::exact::{
+    CHECKING_RETURNS, CallerFrame, FRAME_MASK, FRAME_METRIC, FRAME_SITES, FRAMES, RETURN_MASK, RETURN_SHIFT, RETURNS,
+};
 use wire::recovery::{kind, saves};
 use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
 use wire::thread::offset;
@@ -58,7 +60,7 @@ use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, ExitState, Original};
 use crate::function::Function;
 use crate::probe;
-use crate::stubs::Stub;
+use crate::stubs::{Stub, map_field};
 
 pub(super) const LOAD: u8 = 0x8b;
 const STORE: u8 = 0x89;
@@ -296,6 +298,7 @@ impl Function<'_, '_> {
                 None
             }
         };
+        let version = self.module.options.probe.version();
         let chunk = &mut *self.chunk;
         if keeps_flags {
             return write_slow_return(chunk, at, n_bytes, true);
@@ -315,7 +318,7 @@ impl Function<'_, '_> {
         chunk.asm.bytes(&[0x81, 0xe1]); // and ecx, RETURN_MASK
         chunk.asm.bytes(&RETURN_MASK.to_le_bytes());
         chunk.asm.bytes(&[0x65, 0x48, 0x8b, 0x0c, 0x4d]); // mov rcx, gs:[rcx * 2 + RETURNS]
-        chunk.asm.bytes(&RETURNS.to_le_bytes());
+        chunk.asm.bytes(&returns(version).to_le_bytes());
         chunk.asm.bytes(&[0x3b, 0x0c, 0x24]); // cmp ecx, [rsp]
         chunk.asm.jump_to_if(Condition::NZ, slow);
         chunk.asm.bytes(&[0x48, 0xc1, 0xf9, 0x20]); // sar rcx, 32
@@ -371,6 +374,14 @@ impl Function<'_, '_> {
     }
 }
 
+/// Offset of the return table of a version.
+fn returns(version: Version) -> u32 {
+    match version {
+        Version::Instrumented => RETURNS,
+        Version::Checking => CHECKING_RETURNS,
+    }
+}
+
 /// Makes the return at `at` by looking its address up.
 fn write_slow_return(chunk: &mut Chunk, at: Original, n_bytes: i32, keeps_flags: bool) {
     chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
@@ -408,7 +419,7 @@ fn write_slow_return(chunk: &mut Chunk, at: Original, n_bytes: i32, keeps_flags:
 ///         restore all; jmp gs:[twin]
 ///     jmp look up
 /// ```
-pub(crate) fn write_land_stub(chunk: &mut Chunk, look_up: u32) -> u32 {
+pub(crate) fn write_land_stub(chunk: &mut Chunk, version: Version, look_up: u32) -> u32 {
     let start = chunk.position();
     chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX | saves::FLAGS, [0; 4]);
     let asm = &mut chunk.asm;
@@ -419,7 +430,7 @@ pub(crate) fn write_land_stub(chunk: &mut Chunk, look_up: u32) -> u32 {
         asm.advance(Gpr::RAX, -1);
         asm.compare(Gpr::RAX, field(offset_of!(Cluster, span)));
         let not_here = asm.jump_if(Condition::AE);
-        asm.load(Gpr::RCX, field(offset_of!(Cluster, map)));
+        asm.load(Gpr::RCX, map_field(version, cluster));
         asm.load_map_entry(Gpr::RCX);
         asm.bytes(&[0x89, 0xc1]); // mov ecx, eax
         asm.bytes(&[0xc1, 0xe9, LANDING.ilog2() as u8]); // shr ecx, 30
@@ -441,7 +452,7 @@ pub(crate) fn write_land_stub(chunk: &mut Chunk, look_up: u32) -> u32 {
         asm.bytes(&[0x81, 0xe0]); // and eax, RETURN_MASK
         asm.bytes(&RETURN_MASK.to_le_bytes());
         asm.bytes(&[0x65, 0x48, 0x89, 0x0c, 0x45]); // mov gs:[rax * 2 + RETURNS], rcx
-        asm.bytes(&RETURNS.to_le_bytes());
+        asm.bytes(&returns(version).to_le_bytes());
         probe::restore_all(asm);
         asm.jump_through(offset::TWIN);
         let next = asm.position();

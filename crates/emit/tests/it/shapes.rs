@@ -47,7 +47,7 @@ fn all_shapes_verify_when_they_are_counted() {
         let has = |kind: CellKind| copy.cells().iter().any(|cell| cell.kind == kind);
         let expected = match counting {
             Counting::Contexts(Contexts { by_call_site: true, .. }) => vec![CellKind::Context, CellKind::CallSite],
-            Counting::Nothing => vec![CellKind::Target],
+            Counting::Nothing | Counting::Triggered(_) => vec![CellKind::Target],
             Counting::Blocks => {
                 vec![CellKind::Target, CellKind::Block, CellKind::Edge, CellKind::InnerEdge]
             }

@@ -101,10 +101,16 @@ pub struct Options {
 }
 
 /// What bursts are of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Coverage {
-    /// Samples: counts are estimates for the whole run.
+    /// Samples that ticks started: counts are estimates for the whole run.
     Sampled,
+    /// Samples that a count of checks started. Each begins at a check, ends at one, and stands for
+    /// as many stretches of the run as any other.
+    Counted {
+        /// How many stretches between two checks each one stands for that is in a burst.
+        weight: f64,
+    },
     /// All of it: counts are exact. Each burst begins where the one before it ended.
     Complete,
 }
@@ -118,6 +124,13 @@ impl Options {
         times: TimeModel::EXACT,
         max_path_nodes: 4_000_000,
     };
+    /// For bursts that a count of checks starts, each stretch of which stands for `weight` of the
+    /// run.
+    #[must_use]
+    pub const fn counted(weight: f64) -> Options {
+        Options { coverage: Coverage::Counted { weight }, ..Options::SAMPLED }
+    }
+
     /// For complete traces.
     pub const COMPLETE: Options = Options { coverage: Coverage::Complete, ..Options::SAMPLED };
 }
@@ -396,22 +409,32 @@ impl Builder {
     }
 
     fn burst(&mut self, burst: &Burst<'_>, context: ContextKey, region: Region, cpu_ns: f64) {
-        let is_sampled = self.options.coverage == Coverage::Sampled;
         let Burst { starts_mid_block, last_ran, .. } = *burst;
         self.n_records += burst.blocks.len() as u64;
-        let ends = Ends { starts_mid_block, taken: is_sampled.then_some(burst.taken), last_ran };
+        let taken = (self.options.coverage == Coverage::Sampled).then_some(burst.taken);
+        let ends = Ends { starts_mid_block, taken, last_ran };
         let walked = self.walker.walk(&mut self.tables, context, burst.blocks, ends);
-        let n_all = walked.n_checks.saturating_sub(u32::from(!last_ran));
-        let n_taken = burst.taken.count(n_all);
-        let first_check = walked.first_check;
-        let n_intervals = is_sampled.then_some(n_taken);
+        let (first_check, n_checks) = (walked.first_check, walked.n_checks.max(1));
+        let n_intervals = match self.options.coverage {
+            Coverage::Sampled => Some(burst.taken.count(walked.n_checks.saturating_sub(u32::from(!last_ran)))),
+            // The last check is the one that the burst ends at.
+            Coverage::Counted { .. } => Some(walked.n_checks),
+            Coverage::Complete => None,
+        };
         path_weights::weigh(&mut self.tables, &walked, n_intervals, &mut self.path_weights);
         let code = &self.tables.known.code;
         let of_check = first_check.and_then(|block| code.block(block)?.region());
         let stratum = self.strata.of_burst(of_check.unwrap_or(region), code);
         self.strata.add_time(region, stratum, cpu_ns);
-        let work = Work { n_system_calls: burst.n_system_calls, ..self.work(burst.blocks) };
-        let times = self.options.times.times(burst.spent_ns, &work);
+        let work = match self.options.times.is_modelled() {
+            true => Work { n_system_calls: burst.n_system_calls, ..self.work(burst.blocks) },
+            false => Work::default(),
+        };
+        let times = match self.options.coverage {
+            // Length is what bursts have in common, and checks are its measure.
+            Coverage::Counted { .. } => Times { model_ns: f64::from(n_checks), ..Times::default() },
+            Coverage::Sampled | Coverage::Complete => self.options.times.times(burst.spent_ns, &work),
+        };
         self.record(stratum, times);
     }
 

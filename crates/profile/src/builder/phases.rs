@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 /// A phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PhaseId(usize);
 
 impl PhaseId {

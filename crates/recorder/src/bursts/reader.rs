@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use attach::SampleRef;
 use profile::builder::BlockRef;
-use store::{ProcessId, Recording};
+use store::burst_log::LoggedBurst;
 use wire::control::Policy;
 use wire::sample::{EndReason, Outcome, RIP};
 
 use super::check::{self, Burst, CheckedModule};
 use super::digest::Digest;
 use super::tally::end_reason_name;
+use crate::burst_log::{BurstLog, log_place};
 use crate::plan::{Bursts, Sampling};
 use crate::process::threads::ThreadFilter;
 use crate::process::{Module, Watched};
@@ -84,7 +85,19 @@ impl BurstReader {
             check::check(modules, &burst, &mut sums.findings);
         }
         if let Some(log) = &mut self.log {
-            log.keep(of.id, sample, &mut sums.recording);
+            let burst = LoggedBurst {
+                thread: header.tid,
+                end_reason: header.end_reason,
+                n_to_skip: header.checks_to_skip,
+                start: log_place(&of.layout, header.registers[RIP]),
+                end: log_place(&of.layout, header.end_pc),
+                blocks: sample
+                    .records
+                    .iter()
+                    .map(|&record| log_place(&of.layout, of.layout.record_address(record)))
+                    .collect(),
+            };
+            log.keep(of.id, &burst, &mut sums.recording);
         }
     }
 }
@@ -138,42 +151,6 @@ impl Reader for BurstReader {
         for (&(reason, pc), n) in &self.departures {
             let place = format!("{} at {}", end_reason_name(reason), of.place_in_words(pc));
             *sums.counters.departures.entry(place).or_default() += n;
-        }
-    }
-}
-
-/// The block records of bursts, on their way to the profile file.
-#[derive(Debug, Default)]
-struct BurstLog {
-    bytes: Vec<u8>,
-    n_bursts: u64,
-}
-
-/// Bytes of a burst log before they are compressed and written.
-const LOG_BYTES: usize = 4 << 20;
-
-impl BurstLog {
-    /// A burst is its start address, the number of its records, the checks to skip by the policy,
-    /// and the records, all little-endian.
-    fn keep(&mut self, process: ProcessId, sample: &SampleRef<'_>, recording: &mut Recording) {
-        self.bytes.extend_from_slice(&sample.header.registers[RIP].to_le_bytes());
-        self.bytes.extend_from_slice(&(sample.records.len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(&sample.header.checks_to_skip.to_le_bytes());
-        self.bytes.extend(sample.records.iter().flat_map(|record| record.to_le_bytes()));
-        self.n_bursts += 1;
-        if self.bytes.len() >= LOG_BYTES {
-            self.write(process, recording);
-        }
-    }
-
-    fn write(&mut self, process: ProcessId, recording: &mut Recording) {
-        let raw = std::mem::take(&mut self.bytes);
-        let n_bursts = std::mem::take(&mut self.n_bursts);
-        if raw.is_empty() {
-            return;
-        }
-        if let Ok(compressed) = zstd::bulk::compress(&raw, 1) {
-            recording.trace(process, n_bursts, raw.len() as u64, compressed);
         }
     }
 }

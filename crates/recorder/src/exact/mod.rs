@@ -6,6 +6,7 @@ pub mod coverage;
 pub mod path_trace;
 pub mod reader;
 pub mod stops;
+pub mod waiting;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use self::coverage::Coverage;
 use self::path_trace::ProcessTrace;
 use self::stops::Stopped;
 use crate::error::{Error, Result};
+use crate::facts::Fact;
 use crate::process::Watched;
 use crate::translation::Translation;
 
@@ -29,13 +31,16 @@ use crate::translation::Translation;
 pub fn forget_targets(watched: &Watched) {
     let mut targets: HashSet<u32> = HashSet::new();
     for module in watched.all_modules() {
-        let Some((translation, placed)) = module.translation.as_ref().zip(module.placed) else { continue };
-        let mut next = watched.process.first_counters(placed).cell;
-        for cell in translation.copy.cells() {
-            if cell.kind == emit::CellKind::Target {
-                targets.insert(next);
+        let Some((translation, placement)) = module.translation.as_ref().zip(module.placed) else { continue };
+        let checking = translation.checking.as_ref().zip(placement.checking);
+        for (copy, placed) in [(&translation.copy, placement.copy)].into_iter().chain(checking) {
+            let mut next = watched.process.first_counters(placed).cell;
+            for cell in copy.cells() {
+                if cell.kind == emit::CellKind::Target {
+                    targets.insert(next);
+                }
+                next += cell.n_cells();
             }
-            next += cell.n_cells();
         }
     }
     // A process that is gone has nothing to forget.
@@ -47,12 +52,8 @@ pub fn forget_targets(watched: &Watched) {
 pub struct Totals {
     pub modules: HashMap<ModuleId, Counted>,
     pub contexts: Tree,
-    /// Times that threads went on natively.
-    pub native: BTreeMap<NativeReason, u64>,
-    pub native_cycles: u64,
-    pub entries: u64,
-    /// Where ticks found threads.
-    pub coverage: Coverage,
+    /// How far threads stayed in copies.
+    pub stay: Stay,
     pub lost_paths: u64,
     /// Misses of simulated data caches.
     pub cache_misses: u64,
@@ -60,8 +61,55 @@ pub struct Totals {
     pub n_sampling_ticks: u64,
     /// Words of traces that found no room for too long.
     pub n_words_lost: u64,
+}
+
+/// How far threads stayed in copies that are never left.
+#[derive(Clone, Debug, Default)]
+pub struct Stay {
+    /// Times that threads went on natively, and why.
+    pub native: BTreeMap<NativeReason, u64>,
+    /// Cycles in which they did.
+    pub native_cycles: u64,
+    /// Where ticks found threads.
+    pub coverage: Coverage,
     /// Processes that gave up waiting for copies, or whose counters could not be read.
     pub n_abandoned: u64,
+}
+
+impl Stay {
+    /// Adds a process that has ended.
+    pub fn take(&mut self, watched: &Watched) {
+        let ExactCounters { native, native_cycles, is_abandoned, ticks, .. } = watched.process.exact_counters();
+        for (reason, n) in native.into_iter().filter(|&(_, n)| n != 0) {
+            *self.native.entry(reason).or_default() += n;
+        }
+        self.native_cycles += native_cycles;
+        self.coverage.add(ticks);
+        self.n_abandoned += u64::from(is_abandoned && watched.process.counters().left_alone.is_none());
+    }
+
+    /// Returns how often threads left the copies for code that should have been counted.
+    #[must_use]
+    pub fn n_excursions(&self) -> u64 {
+        let counts = |reason: &NativeReason| {
+            matches!(
+                reason,
+                NativeReason::Outside | NativeReason::NoCopy | NativeReason::Instruction | NativeReason::Abandoned
+            )
+        };
+        self.native.iter().filter(|(reason, _)| counts(reason)).map(|(_, n)| n).sum()
+    }
+
+    /// Returns the rows of the profile file.
+    pub(crate) fn rows(&self) -> Vec<Fact> {
+        let mut rows = vec![
+            ("native_excursions", self.n_excursions().to_string()),
+            ("abandoned_processes", self.n_abandoned.to_string()),
+            ("native_cycles", self.native_cycles.to_string()),
+        ];
+        rows.extend(self.coverage.facts());
+        rows
+    }
 }
 
 /// Counters of one module.
@@ -82,14 +130,7 @@ impl Totals {
     /// Adds the counters of a process that has ended, with what was under way at the ends of its
     /// threads.
     pub fn take(&mut self, watched: &Watched, stops: &[Stopped], path_trace: Option<&ProcessTrace>) {
-        let ExactCounters { native, native_cycles, entries, is_abandoned, ticks } = watched.process.exact_counters();
-        for (reason, n) in native.into_iter().filter(|&(_, n)| n != 0) {
-            *self.native.entry(reason).or_default() += n;
-        }
-        self.native_cycles += native_cycles;
-        self.entries += entries;
-        self.coverage.add(ticks);
-        self.n_abandoned += u64::from(is_abandoned && watched.process.counters().left_alone.is_none());
+        self.stay.take(watched);
         self.lost_paths += watched.process.n_lost_paths();
         self.cache_misses += watched.process.n_cache_misses();
         self.n_sampling_ticks += watched.process.n_sampling_ticks();
@@ -98,7 +139,7 @@ impl Totals {
         let mut key_places: Vec<(u32, ModuleId)> = Vec::new();
         for module in watched.all_modules() {
             let Some((translation, placed)) = module.translation.as_ref().zip(module.placed) else { continue };
-            let first = watched.process.first_counters(placed);
+            let first = watched.process.first_counters(placed.copy);
             let n_cells = translation.copy.n_cells();
             if n_cells != 0 {
                 cell_places.push((first.cell, module.id));
@@ -162,7 +203,7 @@ impl Totals {
             })
         });
         if cells.and(tables).is_err() {
-            self.n_abandoned += 1;
+            self.stay.n_abandoned += 1;
         }
     }
 }

@@ -284,15 +284,15 @@ fn underway_path(module: &Module, first_key: u32, stop: Stop) -> Option<PathFact
 pub fn drain(trace: &mut ProcessTrace, process: &Process, writer: &mut Writer, is_last: bool) {
     let mut sink = |area: usize, words: &[u64]| trace.take(area, words, writer);
     if is_last {
-        process.salvage_path_trace(&mut sink)
+        process.salvage_words(&mut sink)
     } else {
-        process.drain_path_trace(&mut sink)
+        process.drain_words(&mut sink)
     };
 }
 
 /// Writes what is known so far.
 pub fn write(trace: &mut ProcessTrace, watched: &Watched, writer: &mut Writer) {
     let modules: Vec<&Module> = watched.all_modules().collect();
-    let first_key = |module: &Module| Some(watched.process.first_counters(module.placed?).key);
+    let first_key = |module: &Module| Some(watched.process.first_counters(module.placed?.copy).key);
     trace.write(&modules, &first_key, writer);
 }

@@ -1,8 +1,7 @@
 //! Reads the counters of a process whose threads never leave the copies, and the paths that it
 //! writes one by one.
 //!
-//! Such a process waits for copies of everything that it loads, and is answered when they are in
-//! place. Its counters are read when it has ended.
+//! Counters are read when their process has ended.
 
 use std::time::Duration;
 
@@ -10,19 +9,16 @@ use store::path_trace::facts::Fact;
 
 use super::path_trace::{self, ProcessTrace};
 use super::stops;
+use super::waiting::{self, Answering};
 use crate::process::{Module, Watched};
 use crate::reader::{Reader, Request};
 use crate::sums::Sums;
 use crate::translation::work::Work;
 
-/// Longest wait for the control flow of modules of a process that has ended.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
-
 /// The counters of one process.
 #[derive(Debug)]
 pub struct ExactReader {
-    /// The request that is being worked on.
-    answering: Option<u32>,
+    answering: Answering,
     /// Paths one by one, if they are traced.
     path_trace: Option<ProcessTrace>,
 }
@@ -31,11 +27,7 @@ impl ExactReader {
     /// Returns the reader of a process that has just joined, with its number if its paths are
     /// traced.
     pub fn new(traced: Option<u32>) -> ExactReader {
-        ExactReader { answering: None, path_trace: traced.map(ProcessTrace::new) }
-    }
-
-    fn awaits(of: &Watched, work: &Work) -> bool {
-        of.awaits_copies() && (work.has_jobs_for(of.process.pid()) || work.is_indexing())
+        ExactReader { answering: Answering::default(), path_trace: traced.map(ProcessTrace::new) }
     }
 }
 
@@ -47,8 +39,7 @@ impl Reader for ExactReader {
     }
 
     fn may_unload(&self, of: &Watched, work: &Work) -> bool {
-        // The process waits until it is answered, and that needs to know all its copies.
-        !ExactReader::awaits(of, work)
+        waiting::may_unload(of, work)
     }
 
     fn unloading(&mut self, of: &Watched) {
@@ -56,10 +47,7 @@ impl Reader for ExactReader {
     }
 
     fn attend(&mut self, of: &Watched, progress: u32) -> Option<Request> {
-        of.process.show_life(progress);
-        let number = of.process.open_request()?;
-        let is_new = self.answering.replace(number) != Some(number);
-        Some(Request { number, is_new })
+        self.answering.attend(of, progress)
     }
 
     fn flush(&mut self, of: &mut Watched, sums: &mut Sums) {
@@ -69,7 +57,7 @@ impl Reader for ExactReader {
     }
 
     fn patience(&self, of: &Watched, work: &Work) -> Option<Duration> {
-        ExactReader::awaits(of, work).then_some(LONGEST_WAIT)
+        waiting::patience(of, work)
     }
 
     fn conclude(&mut self, of: &mut Watched, sums: &mut Sums) {
@@ -82,7 +70,7 @@ impl Reader for ExactReader {
         let module_at = |base: u64| of.modules.iter().find(|module| module.mapped.base == base);
         let stops: Vec<_> =
             stops.iter().filter_map(|each| Some((each.thread, module_at(each.module_base)?, each.stop))).collect();
-        let first_key = |module: &Module| Some(of.process.first_counters(module.placed?).key);
+        let first_key = |module: &Module| Some(of.process.first_counters(module.placed?.copy).key);
         trace.write_underway(&stops, &first_key, writer);
         let n_lost = of.process.event_counters().lost;
         sums.exact.n_words_lost += n_lost;

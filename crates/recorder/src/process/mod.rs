@@ -56,12 +56,27 @@ pub struct Module {
     pub id: ModuleId,
     /// Its copy, once it has been made.
     pub translation: Option<Arc<Translation>>,
-    /// Where its copy is.
-    pub placed: Option<Placed>,
+    /// Where its copies are.
+    pub placed: Option<Placement>,
     /// Why it has no copy.
     pub problem: Option<String>,
     /// What unwinding needs of it.
     pub unwind: UnwindSections,
+}
+
+/// Where the copies of a module are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The copy that records or counts.
+    pub copy: Placed,
+    /// The one that only checks.
+    pub checking: Option<Placed>,
+}
+
+impl Placement {
+    fn any(self, mut is_one: impl FnMut(Placed) -> bool) -> bool {
+        is_one(self.copy) || self.checking.is_some_and(is_one)
+    }
 }
 
 impl Module {
@@ -158,7 +173,7 @@ impl Watched {
         &mut self,
         base: u64,
         translation: &Arc<Translation>,
-        placed: Option<Placed>,
+        placed: Option<Placement>,
     ) -> Option<&Module> {
         let module = self.modules.iter_mut().find(|module| module.mapped.base == base)?;
         module.translation = Some(Arc::clone(translation));
@@ -169,14 +184,16 @@ impl Watched {
     /// Takes copies of changed code out of use; returns the paths of the modules.
     pub fn unplace_changed(&self) -> Vec<PathBuf> {
         let changed = self.process.unplace_changed().unwrap_or_default();
-        let modules =
-            self.modules.iter().filter(|module| module.placed.is_some_and(|placed| changed.contains(&placed)));
+        let has_changed =
+            |module: &&Module| module.placed.is_some_and(|placement| placement.any(|placed| changed.contains(&placed)));
+        let modules = self.modules.iter().filter(has_changed);
         modules.map(|module| module.mapped.path.clone()).collect()
     }
 
     /// Returns the base of the module whose copy is at a place.
     pub fn base_of(&self, placed: Placed) -> Option<u64> {
-        let module = self.modules.iter().find(|module| module.placed == Some(placed));
+        let is_there = |module: &&Module| module.placed.is_some_and(|placement| placement.any(|each| each == placed));
+        let module = self.modules.iter().find(is_there);
         module.map(|module| module.mapped.base)
     }
 

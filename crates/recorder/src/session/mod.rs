@@ -116,7 +116,12 @@ impl Session {
     ) -> Result<Session> {
         let guide = plan.mode.guide().map(|file| Guide::read(&file.path, file.is_flipped)).transpose()?;
         let selector = plan.noting.as_ref().and_then(|noting| noting.selector.clone());
-        let content = Content { probe: plan.mode.probe(), events: plan.events(), selector };
+        let content = Content {
+            probe: plan.mode.probe(),
+            checking_probe: plan.mode.checking_probe(),
+            events: plan.events(),
+            selector,
+        };
         let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
         let keeps_flow = plan.mode.keeps_flow();
         let guide = guide.unwrap_or_default();
@@ -129,11 +134,12 @@ impl Session {
         let path_trace = plan.mode.traces_paths().then(|| store::path_trace::path_beside(&plan.output));
         let sums = Sums {
             recording,
-            builder: profile::Builder::new(Options { times: TIMES, ..Options::SAMPLED }),
+            builder: profile::Builder::new(options(&plan.mode)),
             tally: Default::default(),
             findings: Default::default(),
             counters: Counters::default(),
             exact: exact::Totals::default(),
+            counted: Default::default(),
             path_trace: path_trace.as_deref().map(Writer::create).transpose()?,
             values: noted::Totals::new(compressor),
             value_stream: stream.map(ValueStream::create).transpose()?,
@@ -314,7 +320,7 @@ impl Session {
                 self.write_snapshot();
             }
             // Counters are read when their process has ended.
-            Mode::Bursts(_) | Mode::Exact(_) | Mode::Pep(_) => {}
+            Mode::Bursts(_) | Mode::Counted(_) | Mode::Exact(_) | Mode::Pep(_) => {}
         }
     }
 
@@ -381,6 +387,14 @@ impl Session {
     /// Returns whether the user wants strobe to end, too.
     pub fn is_hurried(&self) -> bool {
         self.requests.is_hurried()
+    }
+}
+
+/// Returns how the profile of a recording is built.
+fn options(mode: &Mode) -> Options {
+    match mode {
+        Mode::Counted(counted) => Options::counted(counted.weight()),
+        Mode::Bursts(_) | Mode::Exact(_) | Mode::Pep(_) => Options { times: TIMES, ..Options::SAMPLED },
     }
 }
 

@@ -6,16 +6,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attach::{Joined, Placed, Process};
+use attach::{Joined, Process};
 use wire::control::TickSource;
 use wire::hello::LeftAlone;
 
 use super::{Session, interval_ns};
 use crate::bursts::reader::BurstReader;
+use crate::counted::CountedReader;
 use crate::exact::reader::ExactReader;
 use crate::noted::ProcessNotes;
 use crate::plan::Mode;
-use crate::process::{Module, Watched};
+use crate::process::{Module, Placement, Watched};
 use crate::reader::Reader;
 use crate::translation::Translation;
 use crate::translation::work::Work;
@@ -47,7 +48,7 @@ impl Followed {
     }
 
     /// Gives the module at `base` its translation.
-    pub fn add_translation(&mut self, base: u64, translation: &Arc<Translation>, placed: Option<Placed>) {
+    pub fn add_translation(&mut self, base: u64, translation: &Arc<Translation>, placed: Option<Placement>) {
         if let Some(module) = self.of.set_translation(base, translation, placed) {
             self.reader.translated(module, translation);
         }
@@ -116,6 +117,7 @@ impl Session {
     fn reader(&mut self, process: &Process, command: String) -> Box<dyn Reader> {
         match &self.plan.mode {
             Mode::Bursts(bursts) => Box::new(BurstReader::new(bursts, &self.plan.threads, process.pid(), command)),
+            Mode::Counted(counted) => Box::new(CountedReader::new(counted, &self.plan.threads, process.pid(), command)),
             Mode::Exact(_) | Mode::Pep(_) => {
                 let number = self.n_processes as u32;
                 let traced = self.sums.path_trace.as_mut().map(|writer| {

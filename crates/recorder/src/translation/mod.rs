@@ -47,6 +47,8 @@ const CACHE_LIMIT_BYTES: u64 = 2 << 30;
 pub struct Translation {
     pub build_id: Option<String>,
     pub copy: ModuleCopy,
+    /// The copy that only checks, if there are two versions.
+    pub checking: Option<ModuleCopy>,
     /// Control flow for the profile; see [`Translator::find_code`].
     pub code: OnceLock<Arc<ModuleCode>>,
     /// Only when traces are checked.
@@ -58,11 +60,19 @@ pub struct Translation {
 }
 
 impl Translation {
-    fn new(build_id: Option<String>, copy: ModuleCopy, flow: Option<ModuleFlow>, time: Duration) -> Translation {
+    fn new(build_id: Option<String>, copies: Copies, flow: Option<ModuleFlow>, time: Duration) -> Translation {
         let from_cache = flow.is_none();
         let flow = Mutex::new(flow.map(Box::new));
-        Translation { build_id, copy, code: OnceLock::new(), blocks: OnceLock::new(), flow, from_cache, time }
+        let Copies { copy, checking } = copies;
+        Translation { build_id, copy, checking, code: OnceLock::new(), blocks: OnceLock::new(), flow, from_cache, time }
     }
+}
+
+/// The copies of a module: more than one where there is a version that only checks.
+#[derive(Debug)]
+struct Copies {
+    copy: ModuleCopy,
+    checking: Option<ModuleCopy>,
 }
 
 /// What a mapped file is identified by.
@@ -91,6 +101,8 @@ pub struct Translator {
 #[derive(Debug)]
 pub struct Content {
     pub probe: emit::Probe,
+    /// What a second copy does, which notes nothing.
+    pub checking_probe: Option<emit::Probe>,
     pub events: emit::Events,
     /// Where events are noted; `None`: everywhere.
     pub selector: Option<Selector>,
@@ -139,19 +151,27 @@ impl Translator {
         let started = Instant::now();
         let source = Source::open(key)?;
         let build_id = source.build_id().unwrap_or_default();
-        let cached_at =
-            self.cache.as_ref().map(|folder| folder.join(self.cache_name(key, build_id.as_deref(), &source)));
-        let cached = cached_at.as_ref().and_then(|path| cache::read(path).ok());
-        if let Some(copy) = cached.and_then(|cached| ModuleCopy::from_bytes(&cached).ok()) {
-            let time = started.elapsed();
-            return Ok(Translation::new(build_id, copy, None, time));
+        let Content { probe, checking_probe, events, ref selector } = self.content;
+        let cached_at = |probe| {
+            let name = self.cache_name(key, build_id.as_deref(), &source, probe);
+            self.cache.as_ref().map(|folder| folder.join(name))
+        };
+        let cached = |probe| {
+            let bytes = cached_at(probe).and_then(|path| cache::read(&path).ok())?;
+            ModuleCopy::from_bytes(&bytes).ok()
+        };
+        if let Some(copy) = cached(probe) {
+            let checking = checking_probe.map(cached);
+            if checking.as_ref().is_none_or(Option::is_some) {
+                let copies = Copies { copy, checking: checking.flatten() };
+                return Ok(Translation::new(build_id, copies, None, started.elapsed()));
+            }
         }
         let bytes = source.read()?;
         let image = Image::parse(&bytes)?;
         let threads = self.threads();
         let mut flow = flow::analyze(&image, &threads);
         self.guide.apply(&key.path, build_id.as_deref(), &mut flow);
-        let Content { probe, events, ref selector } = self.content;
         let options = emit::Options { cluster: key.cluster, probe, events };
         let copy = match selector {
             Some(selector) => {
@@ -160,12 +180,17 @@ impl Translator {
             }
             None => emit::translate(&image, &flow, options, &threads),
         };
+        let checking = checking_probe.map(|probe| {
+            emit::translate(&image, &flow, emit::Options { probe, events: emit::Events::NONE, ..options }, &threads)
+        });
         let time = started.elapsed();
-        if let Some(path) = cached_at {
-            // A cache that cannot be written only makes the next run slower.
-            let _ = cache::write(&path, &copy.to_bytes());
+        for (probe, copy) in [(Some(probe), Some(&copy)), (checking_probe, checking.as_ref())] {
+            if let (Some(path), Some(copy)) = (probe.and_then(cached_at), copy) {
+                // A cache that cannot be written only makes the next run slower.
+                let _ = cache::write(&path, &copy.to_bytes());
+            }
         }
-        Ok(Translation::new(build_id, copy, Some(flow), time))
+        Ok(Translation::new(build_id, Copies { copy, checking }, Some(flow), time))
     }
 
     /// Makes sure that the module's control flow is known: from the cache, from the analysis that
@@ -177,7 +202,7 @@ impl Translator {
         }
         let threads = self.threads();
         let source = Source::open(key)?;
-        let name = self.cache_name(key, translation.build_id.as_deref(), &source);
+        let name = self.cache_name(key, translation.build_id.as_deref(), &source, self.content.probe);
         let cached_at = self.cache.as_ref().map(|folder| folder.join(name).with_extension("code"));
         let cached = cached_at.as_ref().and_then(|path| cache::read(path).ok());
         if let Some(code) = cached.and_then(|bytes| ModuleCode::from_bytes(&bytes).ok()).filter(|_| !self.keeps_flow) {
@@ -218,14 +243,14 @@ impl Translator {
         Image::parse(&bytes).map(|image| code::stated_functions(&image)).unwrap_or_default()
     }
 
-    fn cache_name(&self, key: &FileKey, build_id: Option<&str>, source: &Source) -> String {
+    fn cache_name(&self, key: &FileKey, build_id: Option<&str>, source: &Source, probe: emit::Probe) -> String {
         let mut hasher = std::hash::DefaultHasher::new();
         match build_id {
             Some(id) => id.hash(&mut hasher),
             None => (&key.path, source.modified).hash(&mut hasher),
         }
         // The same build-id with another size is another file, whatever it claims.
-        let Content { probe, events, selector } = &self.content;
+        let Content { events, selector, .. } = &self.content;
         (source.len, key.cluster, probe, events, own_identity()).hash(&mut hasher);
         selector.as_ref().map(Selector::to_string).hash(&mut hasher);
         self.guide.identity(&key.path, build_id).hash(&mut hasher);

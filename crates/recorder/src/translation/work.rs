@@ -5,9 +5,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use attach::{MappedModule, Placed, Process};
+use attach::{MappedModule, Process};
 
 use super::{FileKey, Translation, Translator};
+use crate::process::Placement;
 
 /// A module to be translated and placed in a process.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Job {
 pub struct Done {
     pub process: Arc<Process>,
     pub module: MappedModule,
-    pub result: Result<(Arc<Translation>, Placed), String>,
+    pub result: Result<(Arc<Translation>, Placement), String>,
 }
 
 /// The queue and the thread that works on it.
@@ -163,8 +164,10 @@ fn perform(translator: &Translator, job: Job) -> Performed {
     let Job { process, module, key, .. } = job;
     let translated = translator.get(&key);
     let placed = translated.clone().and_then(|translation| {
-        let placed = process.place(&module, &translation.copy).map_err(|error| error.to_string())?;
-        Ok((translation, placed))
+        let place = |copy| process.place(&module, copy).map_err(|error| error.to_string());
+        let checking = translation.checking.as_ref().map(place).transpose()?;
+        let placement = Placement { copy: place(&translation.copy)?, checking };
+        Ok((translation, placement))
     });
     // When the process is gone before a new copy is in place, the next run should find the control
     // flow beside the copy in the cache.

@@ -1,10 +1,14 @@
 //! From addresses of the original to their twins, by the maps of [`wire::clusters`].
+//!
+//! With the counted trigger there are two versions of the copies; twins are those of the version
+//! that the calling thread is in.
 
-use core::sync::atomic::{AtomicU32, Ordering::Acquire};
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
 
-use wire::clusters::{Cluster, LANDING, LEADER};
+use wire::clusters::{Cluster, LANDING, LEADER, Version};
 
 use crate::process::session;
+use crate::threads::area::Area;
 
 /// Returns the twin of `pc`, if it has a copy.
 pub fn of(pc: u64) -> Option<u64> {
@@ -45,8 +49,18 @@ pub fn in_cluster(cluster: &Cluster, pc: u64) -> Option<u64> {
     (entry != 0 && entry & LANDING == 0).then(|| cluster.copy_base + u64::from(entry & !LEADER))
 }
 
+/// Returns the version that the calling thread is in; a thread without an area would begin in the
+/// checking one.
+fn version() -> Version {
+    let Some(session) = session::attached().filter(|session| session.has_counted_trigger()) else {
+        return Version::Instrumented;
+    };
+    let is_instrumented = |area: Area| area.header().trigger.is_instrumented.load(Relaxed) != 0;
+    if Area::own(session).is_some_and(is_instrumented) { Version::Instrumented } else { Version::Checking }
+}
+
 fn entry(cluster: &Cluster, pc: u64) -> u32 {
-    let entry = (cluster.map + 4 * (pc - cluster.lo)) as *const AtomicU32;
+    let entry = (cluster.map_of(version()) + 4 * (pc - cluster.lo)) as *const AtomicU32;
     // SAFETY: the map has an entry for every address in the cluster.
     unsafe { &*entry }.load(Acquire)
 }

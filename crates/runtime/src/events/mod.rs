@@ -98,15 +98,15 @@ pub unsafe fn take_burst(area: &Area) {
 /// The area must be the calling thread's, and no copy runs in it.
 pub unsafe fn initialize(area: &Area) {
     let _ = area.header().events.next.compare_exchange(0, EMPTY, Relaxed, Relaxed);
-    if has_path_trace(area) {
+    if has_words(area) {
         // SAFETY: the caller's promise.
         unsafe { path_trace::note(area, Mark::Thread(area.header().stream.owner_tid.load(Relaxed))) };
     }
 }
 
-/// Returns whether the buffer has words of the trace instead of events.
-fn has_path_trace(area: &Area) -> bool {
-    area.session.control.events.filling.load(Relaxed) == filling::PATH_TRACE
+/// Returns whether the buffer has words of a trace or log instead of events.
+fn has_words(area: &Area) -> bool {
+    area.session.control.events.filling.load(Relaxed) == filling::WORDS
 }
 
 /// Takes what is in the buffer.
@@ -124,7 +124,7 @@ unsafe fn take_buffer(area: &Area, compressor: unsafe fn(&Area) -> Option<&'stat
     match area.session.control.events.filling.load(Relaxed) {
         filling::NOTHING => return,
         // SAFETY: the caller's promise.
-        filling::PATH_TRACE => return unsafe { path_trace::take(area) },
+        filling::WORDS => return unsafe { path_trace::take(area) },
         _ => {}
     }
     // SAFETY: the caller's promise.
@@ -230,7 +230,7 @@ pub unsafe fn begin_handler(area: &Area) {
         if let Some(interrupted) = interrupted {
             interrupted.write(Event::default());
         }
-        if has_path_trace(area) {
+        if has_words(area) {
             path_trace::note(area, Mark::Handler);
         }
     }
@@ -244,7 +244,7 @@ pub unsafe fn go_on(area: &Area, underway: &Underway) {
     // SAFETY: the caller's promise.
     unsafe {
         deliver(area);
-        if has_path_trace(area) {
+        if has_words(area) {
             path_trace::note(area, Mark::HandlerEnd);
         }
         area.header().events.next.store(underway.next_event, Relaxed);
@@ -289,7 +289,7 @@ pub unsafe fn finish_process(area: &Area) {
     }
     // SAFETY: the caller's promise.
     unsafe { finish(area) };
-    if has_path_trace(area) {
+    if has_words(area) {
         return;
     }
     for index in (0..control.threads.n_areas.load(Acquire) as usize).filter(|&index| index != area.index) {

@@ -275,6 +275,11 @@ unsafe extern "C" fn decide(header: *mut ThreadHeader, refusal: i32) -> Step {
             unsafe { events::deliver(&area) };
             go_back_to_probe(&area, target)
         }
+        Some(EndReason::BufferFull) => {
+            // SAFETY: as above. A burst has just ended, and the mark of that has filled the buffer.
+            unsafe { events::deliver(&area) };
+            go_on_at(&area, target)
+        }
         Some(hook::RETURNED) => go_back_to(&area, target),
         _ => go_on_at(&area, target),
     }

@@ -73,6 +73,7 @@ pub fn enter_handler(handler: u64, context: u64, interrupted: Option<&Interrupte
         None => records.forget(context),
     }
     area.header().exact.frame.store(0, Relaxed);
+    exact::begin_handler_checks(&area);
     // SAFETY: the area is the calling thread's. All signals are blocked; what is under way has been
     // noted.
     unsafe {
@@ -131,6 +132,10 @@ fn scratchpad(area: &Area) -> Scratchpad {
             uncharged: exact::metric(area).wrapping_sub((*header).exact.charged),
             ended_metric: (*header).tables.ended_metric,
             access: [(*header).cache.line, (*header).cache.last_line, (*header).cache.has_missed],
+            trigger: [
+                area.header().burst.checks.load(Relaxed),
+                area.header().trigger.is_instrumented.load(Relaxed),
+            ],
             hooked: Hooked::default(),
             was_native: exact::is_native(area),
         }
@@ -154,6 +159,9 @@ fn put_back(area: &Area, scratchpad: &Scratchpad) {
         area.header().exact.frame.store(scratchpad.frame, Relaxed);
         area.header().burst.end_reason.store(scratchpad.end_reason, Relaxed);
         events::go_on(area, &scratchpad.events);
+        let [checks, is_instrumented] = scratchpad.trigger;
+        area.header().burst.checks.store(checks, Relaxed);
+        area.header().trigger.is_instrumented.store(is_instrumented, Relaxed);
         // What the handler took is not the interrupted code's.
         (*header).exact.charged = exact::metric(area).wrapping_sub(scratchpad.uncharged);
         (*header).tables.ended_metric = scratchpad.ended_metric;

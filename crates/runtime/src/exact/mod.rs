@@ -186,6 +186,29 @@ pub fn metric(area: &Area) -> u64 {
     unsafe { (*area.raw()).cache.misses }
 }
 
+/// With the counted trigger: the calling thread, whose area it is, begins with the checks before a
+/// burst.
+fn begin_checking(area: &Area) {
+    let (control, header) = (area.session.control, area.header());
+    let n_check = control.trigger.n_check.load(Relaxed);
+    // SAFETY: the area is the calling thread's, and no copy runs in it yet.
+    unsafe {
+        (*area.raw()).trigger.n_check = n_check;
+        (*area.raw()).trigger.n_instr = control.trigger.n_instr.load(Relaxed);
+    }
+    header.burst.checks.store(n_check, Relaxed);
+    header.trigger.is_instrumented.store(0, Relaxed);
+}
+
+/// With the counted trigger: the calling thread, whose area it is, goes on in a handler. A check that
+/// was interrupted when it had counted down to 0 switches versions when the handler has returned;
+/// the handler begins with a check that does.
+pub fn begin_handler_checks(area: &Area) {
+    if area.session.has_counted_trigger() {
+        let _ = area.header().burst.checks.compare_exchange(0, 1, Relaxed, Relaxed);
+    }
+}
+
 /// Prepares a new thread for exact mode.
 pub fn initialize(area: &Area) {
     let header = area.raw();
@@ -202,6 +225,7 @@ pub fn initialize(area: &Area) {
     }
     // SAFETY: as above.
     unsafe { events::initialize(area) };
+    begin_checking(area);
     area.header().exact.frame.store(0, Relaxed);
     area.header().path_sampling.samples_wanted.store(0, Relaxed);
     area.header().burst.end_reason.store(EndReason::None as u32, Relaxed);

@@ -32,6 +32,9 @@ pub struct Scratchpad {
     pub ended_metric: u64,
     /// The access to the simulated cache: `line`, `last_line` and `has_missed`.
     pub access: [u64; 3],
+    /// With the counted trigger: the checks that are left, and whether the version is the
+    /// instrumented one.
+    pub trigger: [u32; 2],
     /// If the interrupted code is the kernel's: how it comes back.
     pub hooked: Hooked,
     pub was_native: bool,

@@ -222,7 +222,7 @@ impl Mapping {
         let clusters = self.clusters.unwrap_or_default();
         for cluster in clusters.iter().filter(|cluster| cluster.span != 0) {
             self.map(next, files, cluster.copy_base, cluster.copy_len, READ | EXECUTE)?;
-            self.map(next + 1, files, cluster.map, cluster.span * 4, READ)?;
+            self.map(next + 1, files, cluster.map, cluster.maps_bytes(), READ)?;
             next += 2;
         }
         Ok(())

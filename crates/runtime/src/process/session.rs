@@ -38,6 +38,11 @@ impl Session {
         unsafe { core::slice::from_raw_parts(first as *const ModuleSlot, count) }
     }
 
+    /// Returns whether a count of checks starts bursts.
+    pub fn has_counted_trigger(&self) -> bool {
+        self.control.trigger.n_check.load(Relaxed) != 0
+    }
+
     /// Returns the table of places whose events are known.
     pub fn known_places(&self) -> &'static [AtomicU64] {
         let first = core::ptr::from_ref(self.control) as u64 + KNOWN_PLACES_OFFSET;

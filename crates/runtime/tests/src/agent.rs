@@ -438,6 +438,7 @@ fn program_cluster(pid: i32) -> Cluster {
         lo,
         span: end - lo,
         map: lo - (1 << 30),
+        checking_map: 0,
         leader_base: copy_base.wrapping_sub(u64::from(LEADER)),
         copy_base,
         copy_len: COPY_BYTES,

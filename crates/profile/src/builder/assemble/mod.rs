@@ -19,6 +19,7 @@ use self::flow::FlowRows;
 use super::code_map::FunctionIdentity;
 use super::events::Event;
 use super::ids::FunctionKey;
+use super::phases::PhaseId;
 use super::strata::Weights;
 use super::time::TickTime;
 use super::{Builder, Coverage, weights};
@@ -35,37 +36,22 @@ const LEAST_UNWATCHED: f64 = 0.05;
 pub(super) fn profile(builder: &Builder) -> Profile {
     let known = &builder.tables.known;
     let functions = Functions::new(builder);
-    let Accounting { accounts, phases, slowness, unknown_ns } = Accounting::new(builder);
-    let unwatched = unwatched_share(builder);
-    let scales: Vec<f64> = weights::solve(&accounts, &phases).iter().map(|scale| scale * unwatched).collect();
-    let weigh = |scales: &[f64]| builder.strata.weigh(scales, &slowness, &phases, builder.user.n_ticks());
-    let n_events = known.events.len();
-    let is_edge = |event| matches!(known.events.get(event), Event::Edge { .. });
-    let damped = builder.strata.damped(&weigh(&scales), n_events, is_edge);
-    let weights = weigh(&damped.scales);
-    let errors = weights.model_errors();
-    // Weights of strata of one phase are wrong independently of each other, the more so for events
-    // of few strata.
-    let of_strata = accounts.model_noise * builder.strata.concentration(&weights, n_events);
-    let is_complete = builder.options.coverage == Coverage::Complete;
-    let estimates = match is_complete {
-        true => builder.strata.exact(n_events),
-        false => {
-            let mut estimates = builder.strata.estimates(&weights, n_events);
-            damped.add_bias(&mut estimates);
-            estimates
-        }
+    let Estimated { estimates, unseen_at_most, scale_error, mix_error, unknown_ns } = match builder.options.coverage {
+        Coverage::Sampled => Estimated::by_time(builder),
+        Coverage::Counted { weight } => Estimated::by_checks(builder, weight),
+        Coverage::Complete => Estimated::of_all(builder),
     };
+    let is_sampled = builder.options.coverage == Coverage::Sampled;
     let mut profile = Profile {
         facts: facts(builder, unknown_ns),
         modules: known.code.modules().cloned().collect(),
         functions: functions.rows(builder, &estimates),
         threads: builder.threads.clone(),
-        ticks: builder.outcomes.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
-        unseen_at_most: if is_complete { 0.0 } else { unseen_at_most(&weights) },
-        unwatched_ns: if is_complete { 0.0 } else { builder.unwatched_ns },
-        scale_error: if is_complete { 0.0 } else { errors.scale },
-        mix_error: if is_complete { 0.0 } else { errors.mix.hypot(of_strata.sqrt()) },
+        ticks: ticks(builder),
+        unseen_at_most,
+        unwatched_ns: if is_sampled { builder.unwatched_ns } else { 0.0 },
+        scale_error,
+        mix_error,
         ..Profile::default()
     };
     let unobserved = known.events.find(Event::UnobservedFlow);
@@ -75,13 +61,91 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let rows = FlowRows::new(builder, &functions, &estimates);
     rows.fill(&mut profile);
     let times = times::fill(&rows, &mut profile);
-    if !is_complete && builder.options.times.is_modelled() {
+    if is_sampled && builder.options.times.is_modelled() {
         // Anything between as modelled and that much slower is as likely.
         profile.scale_error = profile.scale_error.hypot(times.slowness(&profile) / 3.0_f64.sqrt());
     }
     loops::fill(&rows, &times, &mut profile);
-    contexts::fill(builder, &functions, &estimates, &mut profile);
+    // No stack is known where a count of checks starts a burst, and nothing of the callers.
+    if !matches!(builder.options.coverage, Coverage::Counted { .. }) {
+        contexts::fill(builder, &functions, &estimates, &mut profile);
+    }
     profile
+}
+
+/// Ticks by what came of them. A count of checks starts bursts without any.
+fn ticks(builder: &Builder) -> BTreeMap<String, u64> {
+    match builder.options.coverage {
+        Coverage::Counted { .. } => BTreeMap::new(),
+        Coverage::Sampled | Coverage::Complete => {
+            builder.outcomes.iter().map(|(&name, &count)| (name.to_owned(), count)).collect()
+        }
+    }
+}
+
+/// Counts of all events, and how far off they can be.
+struct Estimated {
+    /// By number of the event.
+    estimates: Vec<Estimate>,
+    unseen_at_most: f64,
+    scale_error: f64,
+    mix_error: f64,
+    /// Time that belongs to no stratum.
+    unknown_ns: f64,
+}
+
+impl Estimated {
+    /// From bursts that ticks started.
+    fn by_time(builder: &Builder) -> Estimated {
+        let known = &builder.tables.known;
+        let Accounting { accounts, phases, slowness, unknown_ns } = Accounting::new(builder);
+        let unwatched = unwatched_share(builder);
+        let scales: Vec<f64> = weights::solve(&accounts, &phases).iter().map(|scale| scale * unwatched).collect();
+        let weigh = |scales: &[f64]| builder.strata.weigh(scales, &slowness, &phases, builder.user.n_ticks());
+        let n_events = known.events.len();
+        let is_edge = |event| matches!(known.events.get(event), Event::Edge { .. });
+        let damped = builder.strata.damped(&weigh(&scales), n_events, is_edge);
+        let weights = weigh(&damped.scales);
+        let errors = weights.model_errors();
+        // Weights of strata of one phase are wrong independently of each other, the more so for
+        // events of few strata.
+        let of_strata = accounts.model_noise * builder.strata.concentration(&weights, n_events);
+        let mut estimates = builder.strata.estimates(&weights, n_events);
+        damped.add_bias(&mut estimates);
+        Estimated {
+            estimates,
+            unseen_at_most: unseen_at_most(&weights),
+            scale_error: errors.scale,
+            mix_error: errors.mix.hypot(of_strata.sqrt()),
+            unknown_ns,
+        }
+    }
+
+    /// From bursts that a count of checks started: no time is known, and none is needed.
+    fn by_checks(builder: &Builder, weight: f64) -> Estimated {
+        let n_strata = builder.strata.burst_counts().len();
+        let slowness = vec![builder.options.times.unmeasured(); n_strata];
+        let weights =
+            builder.strata.weigh(&vec![weight; n_strata], &slowness, &vec![PhaseId::default(); n_strata], 0.0);
+        Estimated {
+            estimates: builder.strata.estimates(&weights, builder.tables.known.events.len()),
+            unseen_at_most: unseen_at_most(&weights),
+            scale_error: 0.0,
+            mix_error: 0.0,
+            unknown_ns: 0.0,
+        }
+    }
+
+    /// From bursts that are all of the run.
+    fn of_all(builder: &Builder) -> Estimated {
+        Estimated {
+            estimates: builder.strata.exact(builder.tables.known.events.len()),
+            unseen_at_most: 0.0,
+            scale_error: 0.0,
+            mix_error: 0.0,
+            unknown_ns: 0.0,
+        }
+    }
 }
 
 /// What of the time between ticks was the program's own. Ticks and bursts make time pass, too.
