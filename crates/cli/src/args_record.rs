@@ -128,7 +128,7 @@ struct ExperimentArgs {
 
     /// PEP: in copies only, sample N paths per tick, 1 in M [,simplified]
     #[arg(long, value_name = "N,M", value_parser = args_values::pep, group = "staying",
-          conflicts_with_all = ["exact", "metric", "perturbation", "per_call_site"])]
+          conflicts_with_all = ["overhead", "burst", "samples", "keep_trace", "verify", "exact", "metric", "perturbation", "per_call_site"])]
     pep: Option<Sampling>,
 }
 
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(of(&["--exact=trace"]), (Some(Counting::TracedPaths), "strobe trace".to_owned()));
         let contexts = Counting::contexts(false, Some(emit::Metric::Cycles));
         assert_eq!(of(&["--metric=cycles"]), (Some(contexts), "strobe count".to_owned()));
-        assert_eq!(of(&["--pep", "64,17"]), (Some(Counting::SampledPaths), String::new()));
+        assert_eq!(of(&["--pep", "64,17", "--rate", "500"]), (Some(Counting::SampledPaths), String::new()));
         assert_eq!(of(&[]), (None, String::new()));
     }
 
@@ -352,6 +352,7 @@ mod tests {
             &["--exact", "--burst", "64"][..],
             &["--metric=cycles", "--rate", "50"],
             &["--pep", "64,17", "--exact"],
+            &["--pep", "64,17", "--overhead", "1"],
             &["--compress", "none", "--values"],
             &["--guide", "a.strobe"],
             &["--trigger", "count:0:1"],
