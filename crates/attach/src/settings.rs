@@ -39,8 +39,8 @@ pub enum Mode {
         /// What copies note besides.
         noted: Noted,
     },
-    /// Threads never leave the copies, of which there are two versions; a count of checks takes them
-    /// from one to the other ([`wire::exact`]).
+    /// Threads never leave the copies, of which there are two versions; a count of checks takes
+    /// them from one to the other ([`wire::exact`]).
     Counted {
         /// Checks between two bursts.
         n_check: u32,

@@ -84,9 +84,9 @@ struct BudgetArgs {
     /// What starts a burst: ticks of CPU time, or a count of checks
     ///
     /// `timer`: ticks; the program runs natively between bursts. `count:CHECKS:BURST`: after CHECKS
-    /// checks, for BURST of them. The program then never leaves the copies, which slows it down, and
-    /// two runs that do the same record the same. `count` alone is count:99991:1009; CHECKS may be
-    /// `infinity`.
+    /// checks, for BURST of them. The program then never leaves the copies, which slows it down,
+    /// and two runs that do the same record the same. `count` alone is count:99991:1009; CHECKS may
+    /// be `infinity`.
     #[arg(long, value_name = "TRIGGER", value_parser = args_values::trigger)]
     trigger: Option<Trigger>,
 
@@ -186,7 +186,7 @@ impl RecordArgs {
             (None, Some(Older::Trace)) => args_count::tracing(guide),
             (None, Some(Older::Count(counted))) => args_count::counting(Some(counted), self.per, guide),
             (None, None) if counts => args_count::counting(None, self.per, guide),
-            (None, None) => self.budget.into_mode(&self.experiments, self.noting.is_any()),
+            (None, None) => self.budget.mode(&self.experiments, self.noting.is_any()),
         };
         if self.budget.is_counted() && !matches!(mode, Mode::Counted(_)) {
             refuse("--trigger count does not go with counting everything, nor with --pep\n")
@@ -201,12 +201,12 @@ impl BudgetArgs {
         matches!(self.trigger, Some(Trigger::Count { .. }))
     }
 
-    fn into_mode(&self, experiments: &ExperimentArgs, notes_values: bool) -> Mode {
+    fn mode(&self, experiments: &ExperimentArgs, notes_values: bool) -> Mode {
         let Some(Trigger::Count { n_check, n_instr }) = self.trigger else {
             if self.checks.is_some() {
                 refuse("--checks goes with --trigger count only\n")
             }
-            return Mode::Bursts(self.into_bursts(experiments));
+            return Mode::Bursts(self.bursts(experiments));
         };
         let given = [
             ("--overhead", self.overhead.is_some()),
@@ -228,7 +228,7 @@ impl BudgetArgs {
         })
     }
 
-    fn into_bursts(&self, experiments: &ExperimentArgs) -> Bursts {
+    fn bursts(&self, experiments: &ExperimentArgs) -> Bursts {
         let is_length_given = self.burst.is_some() || experiments.samples.is_some();
         let is_fixed = self.rate.is_some() && is_length_given;
         Bursts {

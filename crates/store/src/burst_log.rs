@@ -1,8 +1,9 @@
 //! The burst log of a profile: which blocks each burst reached, burst by burst.
 //!
 //! A recording appends bursts to bytes ([`LoggedBurst::append_to`]), which it keeps, compressed, in
-//! the table `trace`; [`for_each_burst`] reads them back. Addresses are those of the modules' files,
-//! so that the logs of two runs that did the same are the same wherever the modules were loaded.
+//! the table `trace`; [`for_each_burst`] reads them back. Addresses are those of the modules'
+//! files, so that the logs of two runs that did the same are the same wherever the modules were
+//! loaded.
 //!
 //! A burst is, in little-endian numbers: the thread (4 bytes), why it ended (4), how many blocks it
 //! reached (4), the checks to skip by the sampling policy (4); then the place where it started, the
@@ -44,8 +45,8 @@ pub struct LoggedBurst {
 pub struct LogPlace(u64);
 
 impl LogPlace {
-    /// Returns the place at an address of a module of the profile; outside of all modules, addresses
-    /// are those of the process.
+    /// Returns the place at an address of a module of the profile; outside of all modules,
+    /// addresses are those of the process.
     #[must_use]
     pub fn new(module: Option<u32>, address: u64) -> LogPlace {
         let module = module.and_then(|module| u16::try_from(module).ok()).unwrap_or(NO_MODULE);

@@ -1,5 +1,5 @@
-//! Bursts that a count of checks starts: the same in every run that does the same, and worth as much
-//! as any other stretch of the run.
+//! Bursts that a count of checks starts: the same in every run that does the same, and worth as
+//! much as any other stretch of the run.
 
 use std::collections::BTreeMap;
 use std::process::Command;

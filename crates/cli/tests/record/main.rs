@@ -3,8 +3,8 @@
 //!
 //! Each program in `tests/programs` checks itself and prints only what is the same in every run. It
 //! runs twice alone, which proves that, and then under `strobe record` at three settings and twice
-//! in exact mode and once with a counted trigger; all eight runs must agree byte for byte. What is recorded must be true
-//! (`traces`).
+//! in exact mode and once with a counted trigger; all eight runs must agree byte for byte. What is
+//! recorded must be true (`traces`).
 //!
 //! * `STROBE_TEST_SCALE=N` multiplies the work of every program (default 1, some tenths of a second
 //!   each).

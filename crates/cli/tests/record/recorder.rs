@@ -14,8 +14,8 @@ use crate::process::{Ended, Hang, Outcome, Running};
 pub const SETTINGS: [&[&str]; 3] =
     [&[], &["--rate", "2000", "--burst", "10000", "--values"], &["--rate", "4000", "--burst", "64"]];
 
-/// The same for copies that are never left: in exact mode, and with many short bursts that a count of
-/// checks starts.
+/// The same for copies that are never left: in exact mode, and with many short bursts that a count
+/// of checks starts.
 const STAYING_SETTINGS: [&[&str]; 3] =
     [&["--exact"], &["--exact=blocks", "--values"], &["--trigger", "count:97:13", "--checks", "orig"]];
 

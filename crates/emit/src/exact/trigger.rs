@@ -28,9 +28,9 @@
 //! map of the version that they are made in, so that no return leads into the wrong one.
 //!
 //! **Places** are those of [`flow::checks`]. An entry has its check where control arrives by
-//! address; ways inside the function go past it. A back edge has a check of its own, except that one
-//! which is found by its address (through a table) makes its target check all arrivals. Blocks of
-//! loops that are boring have neither checks nor records, in either version.
+//! address; ways inside the function go past it. A back edge has a check of its own, except that
+//! one which is found by its address (through a table) makes its target check all arrivals. Blocks
+//! of loops that are boring have neither checks nor records, in either version.
 //!
 //! **Records.** A block that the instrumented version reaches appends itself to the buffer of words
 //! ([`wire::path_trace`]), as a path that ends does ([`super::trace`]), before the check.

@@ -1,8 +1,8 @@
 //! From the words of a thread area to bursts.
 //!
 //! Words come in the order in which the area's threads wrote them. A signal handler runs in the
-//! middle of what its thread was doing, in a burst or between two; what it records are bursts of its
-//! own, and the one that it interrupted goes on behind it.
+//! middle of what its thread was doing, in a burst or between two; what it records are bursts of
+//! its own, and the one that it interrupted goes on behind it.
 
 use wire::path_trace::Mark;
 

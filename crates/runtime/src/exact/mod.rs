@@ -200,9 +200,9 @@ fn begin_checking(area: &Area) {
     header.trigger.is_instrumented.store(0, Relaxed);
 }
 
-/// With the counted trigger: the calling thread, whose area it is, goes on in a handler. A check that
-/// was interrupted when it had counted down to 0 switches versions when the handler has returned;
-/// the handler begins with a check that does.
+/// With the counted trigger: the calling thread, whose area it is, goes on in a handler. A check
+/// that was interrupted when it had counted down to 0 switches versions when the handler has
+/// returned; the handler begins with a check that does.
 pub fn begin_handler_checks(area: &Area) {
     if area.session.has_counted_trigger() {
         let _ = area.header().burst.checks.compare_exchange(0, 1, Relaxed, Relaxed);
