@@ -1,19 +1,14 @@
 //! How fast bursts are taken in, in records, and how fast code is read.
 
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
-#[path = "../tests/builder/program.rs"]
-mod program;
-
 use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use fixtures::program::{Chance, Program, Stmt};
 use profile::builder::{BlockRef, Builder, Burst, Options, Place, Taken, Tick};
 use profile::code::{CodeBlock, CodeFunction, NO_LOOP};
 use profile::model::BlockEnd;
 use profile::{ModuleCode, Profile};
-
-use crate::program::{Chance, Program, Stmt};
 
 const RECORDS_PER_BURST: usize = 2000;
 const N_RECORDS: usize = 1_000_000;

@@ -2,14 +2,11 @@
 //!
 //!     cargo run --release -p store --example figures
 
-#[path = "../../profile/tests/query/random.rs"]
-mod random;
-
 use std::path::Path;
 use std::time::Instant;
 
+use fixtures::random::{self, Size};
 use profile::{Merger, Profile};
-use random::Size;
 use store::Recording;
 
 /// A profile of a large program.

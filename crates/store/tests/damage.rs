@@ -1,14 +1,11 @@
 //! Files that are no profile, or no longer one, are refused in words. Nothing panics.
 
-#[path = "../../profile/tests/query/random.rs"]
-mod random;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fixtures::random::{self, Size};
 use profile::{Merger, Profile, query};
 use proptest::prelude::*;
-use random::Size;
 use store::{Error, Recording};
 
 fn saved(folder: &tempfile::TempDir) -> (PathBuf, Profile) {

@@ -1,12 +1,9 @@
 //! What is written is in the file and survives the writer; what changes, and only that, is written
 //! again.
 
-#[path = "../../profile/tests/query/random.rs"]
-mod random;
-
+use fixtures::random::{self, Size};
 use profile::Profile;
 use proptest::prelude::*;
-use random::Size;
 use store::{Error, Recording};
 
 proptest! {

@@ -20,7 +20,8 @@ const RULES: &[Rule] = &[
     Rule {
         name: "cli",
         may_use: &[
-            "attach", "emit", "export", "flow", "image", "profile", "recorder", "sampling", "store", "symbols", "wire",
+            "attach", "emit", "export", "fixtures", "flow", "image", "profile", "recorder", "sampling", "store",
+            "symbols", "wire",
         ],
         pure: false,
     },
@@ -28,6 +29,8 @@ const RULES: &[Rule] = &[
     Rule { name: "emit", may_use: &["emit-verify", "flow", "image", "wire"], pure: true },
     Rule { name: "emit-verify", may_use: &["emit", "flow", "image", "wire"], pure: true },
     Rule { name: "export", may_use: &["profile"], pure: true },
+    // `fixtures` is for tests, examples and benchmarks only.
+    Rule { name: "fixtures", may_use: &["profile"], pure: false },
     Rule { name: "flow", may_use: &["image"], pure: true },
     Rule { name: "image", may_use: &[], pure: true },
     Rule {
@@ -50,7 +53,7 @@ const RULES: &[Rule] = &[
         ],
         pure: false,
     },
-    Rule { name: "profile", may_use: &[], pure: true },
+    Rule { name: "profile", may_use: &["fixtures"], pure: true },
     Rule {
         name: "recorder",
         may_use: &["attach", "emit", "flow", "image", "profile", "sampling", "store", "symbols", "wire"],
@@ -58,8 +61,8 @@ const RULES: &[Rule] = &[
     },
     Rule { name: "runtime", may_use: &["sampling", "wire"], pure: false },
     Rule { name: "sampling", may_use: &[], pure: true },
-    Rule { name: "store", may_use: &["profile", "wire"], pure: false },
-    Rule { name: "symbols", may_use: &["image", "profile"], pure: false },
+    Rule { name: "store", may_use: &["fixtures", "profile", "wire"], pure: false },
+    Rule { name: "symbols", may_use: &["fixtures", "image", "profile"], pure: false },
     Rule { name: "wire", may_use: &[], pure: true },
     Rule { name: "xtask", may_use: &[], pure: false },
 ];

@@ -1,10 +1,21 @@
 //! Programs to inspect, made when the tests run, and ways to run `strobe` on them.
 
-use std::fs;
+use std::ops::Deref;
 use std::process::{Command, Output};
 
-pub use crate::tool::run;
-pub use crate::workshop::Workshop;
+use fixtures::Folder;
+pub use fixtures::run;
+
+/// A temporary folder, with what these tests make there.
+pub struct Workshop(Folder);
+
+impl Deref for Workshop {
+    type Target = Folder;
+
+    fn deref(&self) -> &Folder {
+        &self.0
+    }
+}
 
 pub fn strobe(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_strobe"));
@@ -22,11 +33,9 @@ pub fn stdout(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Programs.
 impl Workshop {
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        fs::write(self.path(name), content).expect("a writable folder");
-        self.name(name)
+    pub fn new() -> Workshop {
+        Workshop(Folder::new())
     }
 
     /// A program in assembly whose code and constants lie at fixed addresses, whatever the linker.

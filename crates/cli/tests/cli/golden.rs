@@ -1,7 +1,6 @@
 //! Exact output for a small program at fixed addresses.
 
 use crate::fixture::{Workshop, stdout};
-use crate::golden_text;
 
 #[track_caller]
 fn check(golden: &str, arguments: &[&str]) {
@@ -9,7 +8,7 @@ fn check(golden: &str, arguments: &[&str]) {
     let program = workshop.walk();
     let arguments: Vec<&str> = arguments.iter().map(|&word| if word == "WALK" { &program } else { word }).collect();
     let actual = stdout(&arguments).replace(&program, "WALK");
-    golden_text::expect(golden, &actual);
+    fixtures::golden::expect(env!("CARGO_MANIFEST_DIR"), golden, &actual);
 }
 
 #[test]

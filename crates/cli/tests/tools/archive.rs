@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use fixtures::run;
+
 use crate::fixture::{Fixture, SECRET};
-use crate::tool::run;
 
 #[test]
 fn an_archive_brings_the_binary_along() {

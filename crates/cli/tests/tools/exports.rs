@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use fixtures::run;
+
 use crate::fixture::Fixture;
-use crate::tool::run;
 
 #[test]
 fn bolt_gets_local_names_and_jumps_by_offset() {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use fixtures::run;
 use image::Image;
 use profile::model::{
     Block, BlockEnd, BlockId, Call, Context, ContextId, Edge, EdgeKind, Function, FunctionId, Module, ModuleId,
@@ -11,8 +12,6 @@ use profile::model::{
 };
 use profile::{Estimate, Profile};
 use tempfile::TempDir;
-
-use crate::tool::run;
 
 /// A word that a scrubbed archive must not contain.
 pub const SECRET: &str = "hush-hush";

@@ -7,5 +7,3 @@ mod fixture;
 mod pages;
 mod recorded;
 mod sums;
-#[path = "../common/tool.rs"]
-mod tool;

@@ -4,21 +4,34 @@
 //! times, whose loop turns ten times each and sometimes calls `leaf`, which enters the kernel and
 //! sometimes calls `work` again.
 
-use std::fs;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use fixtures::Folder;
+pub use fixtures::run;
 use profile::model::{
     Block, BlockEnd, BlockId, BranchHistory, Call, Context, ContextId, ContextPath, CpuTime, Edge, EdgeKind, Function,
     FunctionId, Loop, Module, ModuleId, Path as ProfilePath, PathId, Recursion, SystemCall, Thread,
 };
 use profile::{Estimate, Profile};
 
-pub use crate::tool::run;
-pub use crate::workshop::Workshop;
+/// A temporary folder, with what these tests make there.
+pub struct Workshop(Folder);
 
-/// Profiles, and a cache of their own.
+impl Deref for Workshop {
+    type Target = Folder;
+
+    fn deref(&self) -> &Folder {
+        &self.0
+    }
+}
+
 impl Workshop {
+    pub fn new() -> Workshop {
+        Workshop(Folder::new())
+    }
+
     pub fn save(&self, profile: &Profile) -> String {
         assert_eq!(profile.verify(), [], "a sound profile");
         store::save(&self.path("x.strobe"), profile).expect("a writable folder");
@@ -48,8 +61,7 @@ impl Workshop {
     /// Compiles a program and returns its path.
     #[track_caller]
     pub fn build(&self, compiler: &str, source_name: &str, source: &str, options: &[&str]) -> String {
-        let (source_path, program) = (self.name(source_name), self.name("program"));
-        fs::write(&source_path, source).expect("a writable folder");
+        let (source_path, program) = (self.write(source_name, source), self.name("program"));
         run(compiler, &[&["-o", &program, &source_path, "-Wl,--build-id=sha1"][..], options].concat());
         program
     }

@@ -3,7 +3,6 @@
 use profile::Profile;
 
 use crate::fixture::{Workshop, program, with_paths_by_context};
-use crate::golden_text;
 
 #[track_caller]
 fn check(golden: &str, arguments: &[&str]) {
@@ -15,7 +14,7 @@ fn check_of(profile: &Profile, golden: &str, arguments: &[&str]) {
     let workshop = Workshop::new();
     let profile = workshop.save(profile);
     let actual = workshop.stdout(&[arguments, &[&profile]].concat());
-    golden_text::expect(golden, &actual);
+    fixtures::golden::expect(env!("CARGO_MANIFEST_DIR"), golden, &actual);
 }
 
 #[test]

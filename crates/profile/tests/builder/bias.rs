@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use fixtures::program::{Chance, Program, Stmt};
 use profile::builder::{Coverage, Options, Taken};
 use profile::model::BlockEnd;
 use profile::{Estimate, Profile};
 
-use crate::program::{Chance, Program, Stmt};
 use crate::replay::{At, Piece, Replayer, callers_at};
 use crate::truth::Truth;
 

@@ -1,9 +1,8 @@
 //! Code as bytes: there and back, and bytes that are wrong.
 
+use fixtures::program::{Program, Stmt};
 use profile::{Error, ModuleCode};
 use proptest::prelude::*;
-
-use crate::program::{Program, Stmt};
 
 fn code() -> ModuleCode {
     let body = vec![Stmt::While { percent: 50, body: vec![Stmt::Call { function: 1 }] }];

@@ -1,10 +1,10 @@
 //! Any program, any run: counts of complete traces are exact, in one burst or in many.
 
+use fixtures::program::{Chance, Program, Stmt};
 use profile::builder::{Options, Taken};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::program::{Chance, Program, Stmt};
 use crate::replay::{At, Piece, Replayer, callers_at, counts};
 use crate::truth::Truth;
 

@@ -3,7 +3,6 @@
 mod bias;
 mod codec;
 mod conservation;
-mod program;
 mod replay;
 mod scale;
 mod ticks;

@@ -1,10 +1,10 @@
 //! Gives pieces of a complete trace to a builder, as ticks and bursts.
 
+use fixtures::program::Program;
 use profile::Builder;
 use profile::builder::{BlockRef, Burst, Options, Place, Taken, Tick};
 use profile::model::{BlockEnd, ModuleId, Profile, ThreadId};
 
-use crate::program::Program;
 use crate::truth::{PathKey, Truth};
 
 /// A builder that knows a program.

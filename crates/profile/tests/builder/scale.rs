@@ -1,10 +1,10 @@
 //! Absolute counts when watching takes nearly all of the time of bursts: right within the factor
 //! that the profile states.
 
+use fixtures::program::{Chance, Program, Stmt};
 use profile::builder::{Options, Taken, TimeModel};
 use profile::query::scale_factor;
 
-use crate::program::{Chance, Program, Stmt};
 use crate::replay::{At, Piece, Replayer, callers_at};
 
 const N_BLOCKS: usize = 400_000;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use fixtures::program::{Program, Stmt};
 use profile::builder::{BlockRef, Builder, Burst, Coverage, Options, Place, Taken, Tick};
 use profile::model::{ModuleId, ThreadId};
 use proptest::collection::vec;
 use proptest::prelude::*;
-
-use crate::program::{Program, Stmt};
 
 fn program() -> Program {
     let main = vec![Stmt::While { percent: 90, body: vec![Stmt::Call { function: 1 }] }];

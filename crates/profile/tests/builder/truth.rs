@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use fixtures::program::Program;
 use profile::code::NO_LOOP;
 use profile::model::{BlockEnd, EdgeKind};
-
-use crate::program::Program;
 
 /// A path: blocks, and where a back edge leads to.
 pub type PathKey = (Vec<u32>, Option<u32>);

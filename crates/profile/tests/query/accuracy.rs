@@ -1,12 +1,12 @@
 //! The accuracy of a sampled profile, computed by hand. Its rows are in another order than those of
 //! the exact one.
 
+use fixtures::random;
 use profile::accuracy::compare;
 use profile::{Estimate, Profile, scale};
 use proptest::prelude::*;
 
 use crate::fixture::*;
-use crate::random;
 
 /// A tenth of the program, with errors: half of `w0 -> w2` is missing, `w2` was never sampled, the
 /// rarest paths neither.

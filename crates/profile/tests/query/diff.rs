@@ -1,12 +1,12 @@
 //! Differences beyond the error bars, and none within them.
 
+use fixtures::random::{self, Random};
 use profile::diff::FunctionChange;
 use profile::model::{CpuTime, Function, ModuleId};
 use profile::{Estimate, Profile, diff, query};
 use proptest::prelude::*;
 
 use crate::fixture::*;
-use crate::random::{self, Random};
 
 /// The program with standard errors of a tenth.
 fn sampled() -> Profile {

@@ -5,4 +5,3 @@ mod diff;
 mod fixture;
 mod merge;
 mod queries;
-mod random;

@@ -1,10 +1,9 @@
 //! Merging is addition by key: neither order nor grouping matters, and nothing is lost.
 
+use fixtures::random::{self, Size};
 use profile::model::{Function, Module, ModuleId};
 use profile::{Estimate, Merger, Profile, merge, scale};
 use proptest::prelude::*;
-
-use crate::random::{self, Size};
 
 fn sum(profiles: &[&Profile]) -> Profile {
     let mut merger = Merger::default();

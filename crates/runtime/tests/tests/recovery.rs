@@ -1,4 +1,7 @@
 //! The rules of recovery, on tables: every kind of run, before and after each save.
+//!
+//! The source is included: the runtime is a `no_std` library for the dynamic loader, which no test
+//! can link.
 
 #[path = "../../src/bursts/recover.rs"]
 mod recover;

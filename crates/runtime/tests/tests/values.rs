@@ -1,5 +1,8 @@
 //! Parts of exact mode that are functions of values: what is resumed after a signal, how long to
 //! wait, which addresses have no copy.
+//!
+//! The sources are included: the runtime is a `no_std` library for the dynamic loader, which no
+//! test can link.
 
 #[allow(dead_code, reason = "tested elsewhere")]
 #[path = "../../src/bursts/recover.rs"]

@@ -1,16 +1,16 @@
 //! Programs made when the tests run, and profiles of them.
 
 use std::fs;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::PathBuf;
-use std::process::Command;
 
+use fixtures::Folder;
+pub use fixtures::run;
 use profile::model::{Function, Module, ModuleId};
 use profile::symbols::SourceFrame;
 use profile::{Estimate, Profile, Symbols as _};
 
 use symbols::{Options, Symbolizer};
-use tempfile::TempDir;
 
 pub const BUILD_ID: &str = "00112233445566778899aabbccddeeff00112233";
 
@@ -29,26 +29,25 @@ int main(int argc, char **argv) { return outer(argc); }
 ";
 
 /// A temporary folder with programs and a cache.
-pub struct Workshop(TempDir);
+pub struct Workshop(Folder);
+
+impl Deref for Workshop {
+    type Target = Folder;
+
+    fn deref(&self) -> &Folder {
+        &self.0
+    }
+}
 
 impl Workshop {
     pub fn new() -> Workshop {
-        Workshop(tempfile::tempdir().expect("a temporary folder"))
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    pub fn name(&self, name: &str) -> String {
-        self.path(name).to_str().expect("a temporary folder with a UTF-8 name").to_owned()
+        Workshop(Folder::new())
     }
 
     /// Compiles `source`, a file of this name, to `program`.
     pub fn compile(&self, compiler: &str, source: (&str, &str), flags: &[&str]) -> String {
         let (file, text) = source;
-        fs::write(self.path(file), text).expect("a writable folder");
-        let (source, program) = (self.name(file), self.name("program"));
+        let (source, program) = (self.write(file, text), self.name("program"));
         let build_id = format!("-Wl,--build-id=0x{BUILD_ID}");
         run(compiler, &[&["-o", &program, &source, &build_id], flags].concat());
         program
@@ -70,16 +69,6 @@ impl Workshop {
         paths.sort();
         paths
     }
-}
-
-/// Runs a tool that tests need.
-#[track_caller]
-pub fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; run `cargo xtask packages`"));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {stderr}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Addresses of a function by its symbol.
