@@ -161,9 +161,6 @@ const PEP_RATE_HZ: f64 = 100.0;
 /// calls meets, and all loops, so that nothing goes unrecorded.
 const DEFAULT_CHECKS: CheckPolicy = CheckPolicy { entries: EntryChecks::CallCycles, loops: LoopChecks::Every };
 
-/// Default share of CPU time that recording may cost.
-const DEFAULT_BUDGET: f64 = 0.01;
-
 /// What `--exact` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Older {
@@ -229,17 +226,14 @@ impl BudgetArgs {
     }
 
     fn bursts(&self, experiments: &ExperimentArgs) -> Bursts {
-        let is_length_given = self.burst.is_some() || experiments.samples.is_some();
-        let is_fixed = self.rate.is_some() && is_length_given;
+        let sampling = experiments.samples.map(|samples| Sampling {
+            samples,
+            stride: experiments.stride.unwrap_or(1),
+            policy: if experiments.full_stride { Policy::Full } else { Policy::Simplified },
+        });
+        let bursts = Bursts::new(self.rate, self.burst, sampling);
         Bursts {
-            budget: self.overhead.or((!is_fixed).then_some(DEFAULT_BUDGET)),
-            rate_hz: self.rate,
-            length: self.burst,
-            sampling: experiments.samples.map(|samples| Sampling {
-                samples,
-                stride: experiments.stride.unwrap_or(1),
-                policy: if experiments.full_stride { Policy::Full } else { Policy::Simplified },
-            }),
+            budget: self.overhead.or(bursts.budget),
             probe: match experiments.probe {
                 Probe::Trace => BurstProbe::Blocks,
                 Probe::None => BurstProbe::Nothing,
@@ -247,6 +241,7 @@ impl BudgetArgs {
             },
             keeps_log: self.keep_trace,
             verifies: self.verify,
+            ..bursts
         }
     }
 }

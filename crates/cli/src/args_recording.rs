@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args as ClapArgs};
 use emit::Events;
-use recorder::{GuideFile, Mode, Noting, Ticks, Window};
+use recorder::{GuideFile, Mode, Noting, STACK_BYTES, Ticks, Window};
 use sampling::selector::Selector;
 
 use crate::args_values;
@@ -72,7 +72,7 @@ pub struct MoreArgs {
     tick_source: TickChoice,
 
     /// Bytes of stack to keep with each tick
-    #[arg(long, value_name = "BYTES", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(0..=131_072))]
+    #[arg(long, value_name = "BYTES", default_value_t = STACK_BYTES, value_parser = clap::value_parser!(u32).range(0..=i64::from(STACK_BYTES)))]
     stack: u32,
 
     /// Seed of the random phases of first ticks

@@ -19,6 +19,7 @@ use flow::{Executor, FunctionFlow};
 use image::Image;
 
 use crate::corpus::DEFAULT_DIR;
+use crate::cpu_time::cpu_of_children;
 use crate::module::short_name;
 use crate::table::{Table, grouped};
 use crate::threads::Threads;
@@ -218,18 +219,6 @@ fn timed(command: &mut Command) -> anyhow::Result<(Cost, Output)> {
     let cost = Cost { elapsed: start.elapsed(), cpu: cpu_of_children()?.saturating_sub(cpu_before) };
     ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok((cost, output))
-}
-
-/// CPU time of all processes that this one started and waited for.
-pub(crate) fn cpu_of_children() -> anyhow::Result<Duration> {
-    const TICKS_PER_SECOND: u64 = 100;
-    const USER_AND_SYSTEM: std::ops::Range<usize> = 13..15;
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = stat.rsplit_once(')').context("no program name in /proc/self/stat")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let ticks = fields.get(USER_AND_SYSTEM).context("too few fields in /proc/self/stat")?;
-    let ticks: u64 = ticks.iter().map(|field| field.parse::<u64>()).sum::<Result<_, _>>()?;
-    Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
 }
 
 fn ladder(rounds: NonZeroUsize, threads: NonZeroUsize) -> anyhow::Result<Table> {

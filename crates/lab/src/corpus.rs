@@ -8,8 +8,10 @@
 pub mod outputs;
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -51,6 +53,19 @@ impl Workload {
     pub fn arguments(&self) -> &'static str {
         self.command.split_once(' ').map_or("", |(_, arguments)| arguments)
     }
+}
+
+/// A workload without its shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Invocation {
+    /// The file to execute.
+    pub program: PathBuf,
+    /// What follows the program's name.
+    pub arguments: Vec<OsString>,
+    /// Where the standard input comes from; nothing if it is not said.
+    pub input: Option<PathBuf>,
+    /// Where the standard output goes.
+    pub output: Option<PathBuf>,
 }
 
 /// All programs, in the order of the table.
@@ -188,6 +203,29 @@ impl Data {
         Ok(command)
     }
 
+    /// The workload as a shell would run it, for tools that start programs themselves.
+    pub(crate) fn invocation(&self, workload: &Workload) -> anyhow::Result<Invocation> {
+        let program = self.runnable(workload)?;
+        let mut invocation = Invocation { program, arguments: Vec::new(), input: None, output: None };
+        let mut words = Vec::new();
+        let mut parts = workload.arguments().split_ascii_whitespace();
+        while let Some(part) = parts.next() {
+            match part {
+                "<" => invocation.input = parts.next().map(|path| self.root.join(path)),
+                ">" => invocation.output = parts.next().map(|path| self.root.join(path)),
+                word => words.push(word),
+            }
+        }
+        if !words.is_empty() {
+            let script = format!("printf '%s\\0' {}", words.join(" "));
+            let output = Command::new("sh").args(["-c", &script]).current_dir(&self.root).output()?;
+            ensure!(output.status.success(), "a shell does not understand the arguments of {}", workload.name);
+            let arguments = output.stdout.split_inclusive(|&byte| byte == 0).map(|word| &word[..word.len() - 1]);
+            invocation.arguments = arguments.map(|word| OsStr::from_bytes(word).to_owned()).collect();
+        }
+        Ok(invocation)
+    }
+
     /// What the input of a program depends on, in a few digits.
     pub(crate) fn stamp(&self, workload: &Workload) -> anyhow::Result<String> {
         const N_DIGITS: usize = 8;
@@ -267,6 +305,21 @@ mod tests {
     fn an_unknown_program_is_named_in_the_error() {
         let error = select(&["gizp".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("`gizp`") && error.contains("gzip"), "{error}");
+    }
+
+    #[test]
+    fn an_invocation_is_what_a_shell_makes_of_a_command() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("device"), "-d 8k\n").unwrap();
+        let data = Data { root: root.path().to_owned() };
+        let command = "/bin/sh $(cat device) -l \"a;b\" < in/a.txt > out/b.out";
+        let shell = Workload { name: "sh", package: "dash", stands_for: "", command };
+        let invocation = data.invocation(&shell).unwrap();
+        assert_eq!(invocation.arguments, ["-d", "8k", "-l", "a;b"]);
+        assert_eq!(invocation.input, Some(root.path().join("in/a.txt")));
+        assert_eq!(invocation.output, Some(root.path().join("out/b.out")));
+        let alone = data.invocation(&Workload { command: "/bin/sh", ..shell }).unwrap();
+        assert_eq!((alone.arguments, alone.input, alone.output), (Vec::new(), None, None));
     }
 
     #[test]

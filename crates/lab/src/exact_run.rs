@@ -1,4 +1,7 @@
-//! A program of the corpus under `strobe record --exact`, and what the recording says of itself.
+//! A program of the corpus under `strobe record`, and what the profile file says of the run.
+//!
+//! The program is driven, not the engine ([`crate::recording`]): what strobe takes is that of its
+//! process, from its start to its end.
 
 use std::collections::BTreeMap;
 use std::path::Path;

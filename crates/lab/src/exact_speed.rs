@@ -4,8 +4,8 @@
 //! kind of counting in turn, several times, and of each the fastest counts. The CPU time of strobe
 //! itself is shown beside, that of the last kind: where there is a trace, strobe packs it while the
 //! program runs. So are calls and paths in a microsecond of the program alone, which is what makes
-//! counting cheap or dear; and callgrind and cachegrind, once each, if valgrind is installed. Some
-//! kinds only can be chosen, without them.
+//! counting cheap or expensive; and callgrind and cachegrind, once each, if valgrind is installed.
+//! Some kinds only can be chosen, without them.
 
 use std::path::Path;
 use std::process::Command;

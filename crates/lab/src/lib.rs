@@ -2,6 +2,7 @@
 //! or measures it.
 //!
 //! - [`corpus`]: the programs that claims are checked on.
+//! - [`recording`]: one of them, recorded in this process.
 //! - [`oracle`]: what [`callgrind`] saw a program execute, against what the analysis says it can.
 //! - [`exact_oracle`]: what callgrind counted, against what `strobe record --exact` did.
 //! - [`complete`]: how many functions have complete control flow.
@@ -26,6 +27,7 @@ pub mod claims;
 pub mod complete;
 pub mod compress;
 pub mod corpus;
+mod cpu_time;
 pub mod exact_oracle;
 pub mod exact_run;
 pub mod exact_speed;
@@ -36,6 +38,7 @@ pub mod oracle;
 pub mod peers;
 pub mod pep;
 pub mod pgo;
+pub mod recording;
 pub mod resample;
 pub mod stratified;
 pub mod table;

@@ -96,7 +96,7 @@ fn run(job: Job) -> anyhow::Result<bool> {
             let programs = corpus::select(&programs)?;
             let [short, full] = [corpus::Size::Short, corpus::Size::Full];
             let (short, full) = (Data::generate(&dir, short, &programs)?, Data::generate(&dir, full, &programs)?);
-            show(net::measure(&transparency::strobe_program()?, &short, &full, &programs)?).map(|()| true)
+            show(net::measure(&short, &full, &programs)?).map(|()| true)
         }
         Job::Bench(BenchJob::Exact { selection, rounds, kinds }) => {
             let (data, programs) = selection.prepare()?;

@@ -7,13 +7,14 @@
 //! over callgrind's count of instructions there.
 
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, ensure};
+use recorder::{Bursts, Mode};
 
-use crate::bench::cpu_of_children;
 use crate::corpus::{Data, Workload};
+use crate::cpu_time::cpu_of_children;
+use crate::recording::{self, Run};
 use crate::table::Table;
 
 /// Native runs, of which the fastest counts.
@@ -21,7 +22,7 @@ const N_RUNS: usize = 3;
 
 /// Measures all programs: time per instruction on the inputs of `short`, recordings on those of
 /// `full`.
-pub fn measure(strobe: &Path, short: &Data, full: &Data, programs: &[Workload]) -> anyhow::Result<Table> {
+pub fn measure(short: &Data, full: &Data, programs: &[Workload]) -> anyhow::Result<Table> {
     let mut table = Table::new(&[
         "program",
         "ns/instruction",
@@ -35,16 +36,15 @@ pub fn measure(strobe: &Path, short: &Data, full: &Data, programs: &[Workload]) 
     let mut sums = [0.0; 3];
     for workload in programs {
         let ns_per_instruction = 1e9 * native_seconds(short, workload)? / instructions(short, workload)?;
-        let facts = record(strobe, full, workload)?;
-        let fact = |name: &str| -> anyhow::Result<f64> {
-            let text = facts.get(name).with_context(|| format!("{}: no fact {name}", workload.name))?;
-            text.parse().with_context(|| format!("{}: {name} is {text}", workload.name))
-        };
-        let per_block = fact("checked_instructions")? / (fact("checked_blocks")? - fact("unknown_steps")?).max(1.0);
-        let (in_bursts, cpu) = (per_block * fact("records")?, fact("cpu_s")?);
-        let accounted = fact("cost_percent")?;
+        let run = record(full, workload)?;
+        let (bursts, cpu) = (run.bursts()?, run.facts.cpu_seconds());
+        let (checked, shares) = (&bursts.findings, bursts.shares(&run.facts));
+        let n_records = bursts.tally.n_records as f64;
+        let n_checked = checked.n_blocks.saturating_sub(checked.n_unknown).max(1);
+        let in_bursts = checked.n_instructions as f64 / n_checked as f64 * n_records;
+        let accounted = 100.0 * shares.total();
         let native = 100.0 * in_bursts * ns_per_instruction * 1e-9 / cpu;
-        let extra = (fact("cost_bursts_percent")? - native) / 100.0 * cpu * 1e9 / fact("records")?;
+        let extra = (shares.bursts - native / 100.0) * cpu * 1e9 / n_records;
         for (sum, value) in sums.iter_mut().zip([accounted, native, accounted - native]) {
             *sum += value / programs.len() as f64;
         }
@@ -97,18 +97,16 @@ fn instructions(data: &Data, workload: &Workload) -> anyhow::Result<f64> {
     count.with_context(|| format!("{}: no count of instructions", log.display()))
 }
 
-fn record(
-    strobe: &Path,
-    data: &Data,
-    workload: &Workload,
-) -> anyhow::Result<std::collections::BTreeMap<String, String>> {
+fn record(data: &Data, workload: &Workload) -> anyhow::Result<Run> {
     let profile = data.root().join(format!("out/{}.strobe", workload.name));
+    let record = |seed| {
+        let bursts = Bursts { verifies: true, ..Bursts::new(None, None, None) };
+        recording::record(data, workload, &profile, Mode::Bursts(bursts), seed)
+    };
     // Copies are in the cache after the first run, so that the second is recorded from its
     // beginning.
-    for _ in 0..2 {
-        run(data, workload, &format!("'{}' record -q --verify -o '{}' --", strobe.display(), profile.display()))?;
-    }
-    Ok(store::facts(&profile)?)
+    record(1)?;
+    record(2)
 }
 
 fn run(data: &Data, workload: &Workload, prefix: &str) -> anyhow::Result<()> {

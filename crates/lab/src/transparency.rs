@@ -3,7 +3,8 @@
 //! Each program runs natively twice, which shows what of its output is the same each time, and then
 //! once under each setting. Exit status and every file that the workload writes must be equal, byte
 //! by byte, but for the few lines in which a program reports times. What the recordings say about
-//! themselves (cost, hit rate, checked traces) is tabulated beside.
+//! themselves (cost, hit rate, checked traces) is tabulated beside. The program `strobe` is driven,
+//! not the engine ([`crate::recording`]): status, output and signals are what users get.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -3,11 +3,12 @@
 //! Two identical runs of a program differ by up to 20 % on a shared machine, and so do two
 //! processes of one run, by their addresses alone. So everything is compared inside one process. An
 //! interpreter does equal units of some 50 ms, one whenever it is told to, and strobe is told
-//! before each whether to record it. Rounds of three, in changing order: recorded, not recorded,
-//! not recorded again. The CPU time of a unit comes from the kernel's scheduler. Per round, the two
-//! ratios to the first unrecorded unit are all that counts, so that what drifts slowly cancels; the
-//! median over rounds is what is stated, and intervals come from drawing rounds anew. The second
-//! unrecorded unit shows what the method cannot resolve.
+//! before each whether to record it, by signals as users would tell it. Rounds of three, in
+//! changing order: recorded, not recorded, not recorded again. The CPU time of a unit comes from
+//! the kernel's scheduler. Per round, the two ratios to the first unrecorded unit are all that
+//! counts, so that what drifts slowly cancels; the median over rounds is what is stated, and
+//! intervals come from drawing rounds anew. The second unrecorded unit shows what the method cannot
+//! resolve.
 //!
 //! What strobe costs when nothing is to be recorded cannot be had inside one process:
 //! [`measure_idle`] runs many short processes in turn, with strobe told never to tick and without
@@ -27,6 +28,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::cpu_time::cpu_seconds;
 use crate::resample;
 use crate::table::Table;
 
@@ -344,13 +346,6 @@ impl Interpreter {
 fn child_of(pid: u32) -> Option<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
-}
-
-/// CPU time of the first thread so far.
-pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
-    let ns: f64 = text.split_whitespace().next().context("no time in schedstat")?.parse()?;
-    Ok(ns * 1e-9)
 }
 
 pub(crate) fn median(values: &[f64]) -> f64 {

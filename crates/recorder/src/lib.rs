@@ -52,7 +52,8 @@ pub use noted::converge::Converged;
 pub use numbers::thousands;
 pub use perturbation::{Perturbation, Taken};
 pub use plan::{
-    BurstProbe, Bursts, Counted, Exact, GuideFile, Mode, Noting, Pep, Plan, Sampling, Ticks, Window, Wishes,
+    BurstProbe, Bursts, Counted, Exact, GuideFile, Mode, Noting, Pep, Plan, STACK_BYTES, Sampling, Ticks, Window,
+    Wishes,
 };
 pub use recorder::{Manner, Progress, Recorded, Recorder, Status, Warning, own_cpu_time};
 pub use requests::Requests;

@@ -52,7 +52,9 @@ pub fn run_alone(launch: &Launch, requests: &Requests) -> Result<Taken> {
         }
         target.wait_for(NAP);
     };
-    passing_on.end();
+    if let Some(passing_on) = passing_on {
+        passing_on.end();
+    }
     if let Some(signal) = exit.signal {
         return refused(format!("the run without recording was ended by signal {signal}"));
     }

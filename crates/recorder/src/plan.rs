@@ -18,6 +18,12 @@ use wire::control::{Policy, TickSource};
 /// Ticks per second that a POSIX timer reaches: the kernel looks at it once per scheduler tick.
 const TIMER_LIMIT_HZ: f64 = 200.0;
 
+/// Most bytes of stack that a tick keeps if nothing is said.
+pub const STACK_BYTES: u32 = 131_072;
+
+/// Share of the program's CPU time that recording may cost if nothing is said.
+const BUDGET: f64 = 0.01;
+
 /// A recording to be made.
 #[derive(Debug)]
 pub struct Plan {
@@ -64,7 +70,7 @@ pub enum Mode {
 }
 
 /// Recording in bursts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Bursts {
     /// Share of the program's CPU time that recording may cost; `None`: no limit.
     pub budget: Option<f64>,
@@ -80,6 +86,24 @@ pub struct Bursts {
     pub keeps_log: bool,
     /// Every step of every burst is checked against the control flow of the code.
     pub verifies: bool,
+}
+
+impl Bursts {
+    /// Returns bursts at a rate, of a length or with samples of paths. The default budget chooses
+    /// what is not given; there is none if nothing is left to choose.
+    #[must_use]
+    pub fn new(rate_hz: Option<f64>, length: Option<u32>, sampling: Option<Sampling>) -> Bursts {
+        let is_fixed = rate_hz.is_some() && (length.is_some() || sampling.is_some());
+        Bursts {
+            budget: (!is_fixed).then_some(BUDGET),
+            rate_hz,
+            length,
+            sampling,
+            probe: BurstProbe::Blocks,
+            keeps_log: false,
+            verifies: false,
+        }
+    }
 }
 
 /// What a burst does.
@@ -213,6 +237,26 @@ pub struct Noting {
 }
 
 impl Plan {
+    /// Returns a plan to record all of a run: every module, thread and process.
+    #[must_use]
+    pub fn new(program: PathBuf, command: Vec<OsString>, output: PathBuf, mode: Mode) -> Plan {
+        Plan {
+            program,
+            command,
+            output,
+            mode,
+            ticks: Ticks::Auto,
+            stack_bytes: STACK_BYTES,
+            seed: 0,
+            window: Window::default(),
+            modules: Vec::new(),
+            threads: Vec::new(),
+            follows: true,
+            noting: None,
+            uses_cache: true,
+        }
+    }
+
     pub(crate) fn events(&self) -> Events {
         self.noting.as_ref().map_or(Events::NONE, |noting| noting.events)
     }

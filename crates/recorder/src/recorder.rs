@@ -24,6 +24,8 @@ use crate::session::{Session, interval_ns};
 use crate::translation;
 
 const LONGEST_NAP: Duration = Duration::from_millis(10);
+/// Longest time that translations for the next run are waited for.
+const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 /// A ring of values or of paths that nobody reads makes the program wait.
 const STREAM_NAP: Duration = Duration::from_micros(200);
@@ -147,7 +149,7 @@ impl Recorder {
         let name = format!("{}: cannot be started", launch.program.display());
         let target = Target::from(command.spawn().map_err(Error::io(name))?);
         let start_up = started.elapsed();
-        let passing_on = Some(requests.pass_on_to(&target));
+        let passing_on = requests.pass_on_to(&target);
         session.delivery_seconds = attach::probe::delivery_ns().unwrap_or(0.0) / 1e9;
         Ok(Recorder {
             session,
@@ -281,12 +283,19 @@ impl Recorder {
 
 impl Recorded {
     /// Returns whether translations are still being made that only the next run needs. They go on
-    /// until
-    /// [`Recorded::close`]: a program that ended before its code was translated would be no better off
-    /// next time.
+    /// until [`Recorded::close`]: a program that ended before its code was translated would be no
+    /// better off next time.
     #[must_use]
     pub fn prepares_next_run(&self) -> bool {
         self.session.prepares_next_run() && !self.session.is_hurried()
+    }
+
+    /// Waits for translations that only the next run needs, for a minute at most.
+    pub fn prepare_next_run(&self) {
+        let started = Instant::now();
+        while self.prepares_next_run() && started.elapsed() < LONGEST_PREPARATION {
+            std::thread::sleep(LONGEST_NAP);
+        }
     }
 
     /// Ends the recording: strobe's own cost is complete. Returns the facts, and why the profile is

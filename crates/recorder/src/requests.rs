@@ -11,18 +11,25 @@ use signal_hook::flag;
 use crate::error::{Error, Result};
 
 /// What has been asked for and not been done yet.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Requests {
     start: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
-    signals: Arc<Signals>,
+    /// Signals of this process that are the program's.
+    signals: Option<Arc<Signals>>,
 }
 
 impl Requests {
+    /// Returns requests that nobody makes: this process keeps its signals to itself.
+    #[must_use]
+    pub fn none() -> Requests {
+        Requests::default()
+    }
+
     /// Signals that whoever started strobe wants ignored (`nohup` does that) stay ignored.
     pub fn listen(ignored: u64) -> Result<Requests> {
         let signals = Signals::catch(ignored)?;
-        let requests = Requests { start: Arc::default(), stop: Arc::default(), signals };
+        let requests = Requests { signals: Some(signals), ..Requests::none() };
         flag::register(SIGUSR1, Arc::clone(&requests.start))
             .and_then(|_| flag::register(SIGUSR2, Arc::clone(&requests.stop)))
             .map_err(Error::io("cannot listen to signals"))?;
@@ -38,13 +45,13 @@ impl Requests {
     }
 
     /// Passes signals on to the program until it has ended.
-    pub fn pass_on_to(&self, target: &Target) -> PassingOn {
-        self.signals.pass_on_to(target)
+    pub fn pass_on_to(&self, target: &Target) -> Option<PassingOn> {
+        self.signals.as_ref().map(|signals| signals.pass_on_to(target))
     }
 
     /// Whether the user wants strobe to end, too, after the program has: by another Ctrl-C, or any
     /// signal that ends programs.
     pub fn is_hurried(&self) -> bool {
-        self.signals.is_hurried()
+        self.signals.as_ref().is_some_and(|signals| signals.is_hurried())
     }
 }

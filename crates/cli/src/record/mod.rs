@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use attach::{Exit, Launchability};
@@ -31,10 +31,6 @@ use crate::record::live::Live;
 use crate::record::progress::ProgressLine;
 
 pub use recorder::own_cpu_time;
-
-/// Longest time that strobe stays after the program has ended, to translate for the next run.
-const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
-const PREPARATION_NAP: Duration = Duration::from_millis(10);
 
 /// Runs the program; the exit code is the program's own. What was on the process's CPU clock before
 /// strobe began is not its own.
@@ -149,10 +145,7 @@ fn prepare_next_run(recorded: &Recorded, is_quiet: bool) {
     if let Some(progress) = &progress {
         progress.show("translating for the next run (Ctrl-C to skip)");
     }
-    let started = Instant::now();
-    while recorded.prepares_next_run() && started.elapsed() < LONGEST_PREPARATION {
-        std::thread::sleep(PREPARATION_NAP);
-    }
+    recorded.prepare_next_run();
 }
 
 fn find(name: &OsString) -> Result<PathBuf> {

@@ -1,7 +1,7 @@
 //! How good a sampled profile is: recordings against exact counts of the same program and input.
 //!
-//! The truth is `strobe record --exact=paths`, and `--exact=contexts` for calling contexts, made
-//! once per program, input and build ([`truth`]). A sampled run is judged by the metrics of
+//! The truth is a recording that counted all paths, and another one for calling contexts, made once
+//! per program, input and build ([`truth`]). A sampled run is judged by the metrics of
 //! [`profile::accuracy`], once with the estimates of the profile and once with what bursts saw,
 //! unweighted. Beside accuracy stands what it took: bursts, accounted cost, and net cost, which is
 //! the accounted one less the native time of the instructions that bursts ran. Their share of the
@@ -18,14 +18,16 @@ mod truth;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use profile::Profile;
 use profile::accuracy::{Of, compare, honesty};
 use profile::model::{BlockEnd, Call};
 use profile::query::scale_factor;
+use recorder::Mode;
 
 use crate::claims::machine;
 use crate::corpus::{Data, Size, Workload};
+use crate::recording::{self, Run};
 use crate::table::Table;
 pub use observation::{Figures, Intervals, Observation, mean};
 pub use settings::{Policy, Setting, cross};
@@ -41,8 +43,6 @@ const MAX_TRIES: usize = 3;
 /// What all observations share.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// The program `strobe`.
-    pub strobe: PathBuf,
     /// Inputs.
     pub data: Data,
     /// Their size.
@@ -56,8 +56,7 @@ pub struct Bench {
 impl Bench {
     /// Inputs of `programs` in `dir`, where exact profiles are kept as well.
     pub fn open(dir: &Path, size: Size, programs: &[Workload], n_runs: usize) -> anyhow::Result<Bench> {
-        let strobe = crate::transparency::strobe_program()?;
-        Ok(Bench { strobe, data: Data::generate(dir, size, programs)?, size, truths: dir.join("truth"), n_runs })
+        Ok(Bench { data: Data::generate(dir, size, programs)?, size, truths: dir.join("truth"), n_runs })
     }
 
     /// The exact profile of a program.
@@ -88,7 +87,7 @@ impl Bench {
         for seed in 0..self.n_runs {
             runs.push(self.record(workload, setting, seed)?);
         }
-        self.judge(workload, setting, truth, runs)
+        self.judge(workload, setting, truth, &runs)
     }
 
     /// Judges recordings of a program, of which there is at least one.
@@ -97,24 +96,24 @@ impl Bench {
         workload: &Workload,
         setting: &Setting,
         truth: &Profile,
-        mut runs: Vec<Profile>,
+        runs: &[Run],
     ) -> anyhow::Result<Observation> {
-        let facts: Vec<_> = runs.iter().map(|run| run.facts.clone()).collect();
-        let mut merged = runs.swap_remove(0);
-        runs.iter().for_each(|run| profile::merge(&mut merged, run));
+        let (first, others) = runs.split_first().context("no run to judge")?;
+        let mut merged = first.profile.clone();
+        others.iter().for_each(|run| profile::merge(&mut merged, &run.profile));
         let contexts = self.counted(workload, What::Contexts)?;
         let context_overlap = |sampled: &Profile| compare(&contexts, sampled).context_overlap;
         let contexts = [&merged, &raw(&merged)].map(context_overlap);
         leave_out_uncounted_calls(&mut merged, truth);
-        let sum = |name: &str| -> anyhow::Result<f64> {
-            let values = facts.iter().map(|facts| {
-                let text = facts.get(name).with_context(|| format!("{}: no fact {name}", workload.name))?;
-                text.parse::<f64>().with_context(|| format!("{}: {name} is {text}", workload.name))
-            });
-            values.sum()
-        };
-        let n_bursts = sum("bursts")?;
-        let accounted_percent = sum("cost_percent")? / self.n_runs as f64;
+        let (mut n_bursts, mut cpu_seconds, mut accounted_percent, mut ticks_percent) = (0.0, 0.0, 0.0, 0.0);
+        for run in runs {
+            let bursts = run.bursts()?;
+            let shares = bursts.shares(&run.facts);
+            n_bursts += bursts.tally.n_bursts as f64;
+            cpu_seconds += run.facts.cpu_seconds();
+            accounted_percent += 100.0 * shares.total() / self.n_runs as f64;
+            ticks_percent += 100.0 * shares.ticks / self.n_runs as f64;
+        }
         let n_instructions: f64 = truth.blocks.iter().map(|row| row.count.value * f64::from(row.n_insns)).sum();
         let in_bursts: f64 = merged.blocks.iter().map(|row| row.count.seen as f64 * f64::from(row.n_insns)).sum();
         let native_percent = 100.0 * in_bursts / (n_instructions * self.n_runs as f64).max(1.0);
@@ -124,9 +123,9 @@ impl Bench {
             setting: setting.name.clone(),
             size: self.size.to_string(),
             n_runs: self.n_runs,
-            cpu_seconds: sum("cpu_s")?,
+            cpu_seconds,
             n_bursts,
-            ticks_percent: sum("cost_ticks_percent")? / self.n_runs as f64,
+            ticks_percent,
             accounted_percent,
             net_percent: accounted_percent - native_percent,
             native_percent,
@@ -140,20 +139,20 @@ impl Bench {
         })
     }
 
-    fn record(&self, workload: &Workload, setting: &Setting, seed: usize) -> anyhow::Result<Profile> {
+    fn record(&self, workload: &Workload, setting: &Setting, seed: usize) -> anyhow::Result<Run> {
         let path = self.data.root().join(format!("out/{}.strobe", workload.name));
-        let arguments = format!("record -q --seed {} {}", seed + 1, setting.arguments);
-        for _ in 0..MAX_TRIES {
-            let prefix = format!("'{}' {arguments} -o '{}' --", self.strobe.display(), path.display());
-            let status = self.data.quiet_command(workload, &prefix)?.status().context("cannot start a shell")?;
-            ensure!(status.code().is_some(), "{}: {status}", workload.name);
-            let facts = store::facts(&path)?;
-            let n_translated = facts.get("modules_translated");
-            if n_translated.is_some_and(|n| n != "0") && n_translated == facts.get("modules_from_cache") {
+        let record = || {
+            let mode = Mode::Bursts(setting.bursts.clone());
+            recording::record(&self.data, workload, &path, mode, seed as u64 + 1)
+        };
+        let mut run = record()?;
+        for _ in 1..MAX_TRIES {
+            if run.found_everything_translated() {
                 break;
             }
+            run = record()?;
         }
-        Ok(store::open(&path)?)
+        Ok(run)
     }
 }
 

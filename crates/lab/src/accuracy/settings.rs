@@ -2,38 +2,37 @@
 
 use std::str::FromStr;
 
+use recorder::{Bursts, Sampling};
+use wire::control::Policy as Skipping;
+
 /// One way to record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// What tables call it.
     pub name: String,
-    /// Arguments of `strobe record`.
-    pub arguments: String,
+    /// What is recorded.
+    pub bursts: Bursts,
 }
 
 impl Setting {
     /// What a user gets who says nothing.
     #[must_use]
     pub fn default_budget() -> Setting {
-        Setting { name: "default".to_owned(), arguments: String::new() }
+        Setting { name: "default".to_owned(), bursts: Bursts::new(None, None, None) }
     }
 
     /// At a rate, under a policy.
     #[must_use]
     pub fn of(rate_hz: f64, burst: Option<u32>, policy: Policy) -> Setting {
-        let (name, arguments) = match (policy, burst) {
-            (Policy::Burst, Some(checks)) => (format!("{rate_hz} Hz x {checks}"), format!("--burst {checks}")),
-            (Policy::Burst, None) => (format!("{rate_hz} Hz"), String::new()),
+        let (name, length, sampling) = match (policy, burst) {
+            (Policy::Burst, Some(checks)) => (format!("{rate_hz} Hz x {checks}"), burst, None),
+            (Policy::Burst, None) => (format!("{rate_hz} Hz"), None, None),
             (Policy::Stride { samples, stride, is_full }, _) => {
-                let kind = if is_full { "AG" } else { "PEP" };
-                let full = if is_full { " --full-stride" } else { "" };
-                (
-                    format!("{rate_hz} Hz {kind}({samples},{stride})"),
-                    format!("--samples {samples} --stride {stride}{full}"),
-                )
+                let (kind, policy) = if is_full { ("AG", Skipping::Full) } else { ("PEP", Skipping::Simplified) };
+                (format!("{rate_hz} Hz {kind}({samples},{stride})"), None, Some(Sampling { samples, stride, policy }))
             }
         };
-        Setting { name, arguments: format!("--rate {rate_hz} {arguments}") }
+        Setting { name, bursts: Bursts::new(Some(rate_hz), length, sampling) }
     }
 }
 

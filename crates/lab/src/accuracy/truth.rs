@@ -7,11 +7,17 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use emit::{Cache, Counting, Metric};
 use image::Image;
+use recorder::{Exact, Mode};
 
 use super::Bench;
 use crate::corpus::Workload;
+use crate::recording;
+
+/// Nothing that is counted depends on it.
+const SEED: u64 = 0;
 
 /// What exact recordings count.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +45,14 @@ impl What {
         }
     }
 
-    fn options(self) -> &'static str {
+    fn counting(self) -> Counting {
+        let misses = || Cache::new(16 << 10, 1, 32).map(Metric::Misses);
         match self {
-            What::Paths => "--exact=paths",
-            What::Contexts => "--exact=contexts",
-            What::PathMisses => "--exact=paths --metric=l1d:16k:1:32",
-            What::ContextPaths => "--exact=context-paths",
-            What::ContextPathMisses => "--exact=context-paths --metric=l1d:16k:1:32",
+            What::Paths => Counting::Paths,
+            What::Contexts => Counting::contexts(false, None),
+            What::PathMisses => misses().map_or(Counting::Paths, Counting::PathMetric),
+            What::ContextPaths => Counting::contexts(true, None),
+            What::ContextPathMisses => Counting::contexts(true, misses()),
         }
     }
 }
@@ -60,9 +67,8 @@ pub(super) fn exact_profile(bench: &Bench, workload: &Workload, what: What) -> a
     if !kept.exists() {
         eprintln!("{}: counting {}", workload.name, what.name());
         let fresh = folder.join(format!("{key}.new"));
-        let prefix = format!("'{}' record -q {} -o '{}' --", bench.strobe.display(), what.options(), fresh.display());
-        let status = bench.data.quiet_command(workload, &prefix)?.status().context("cannot start a shell")?;
-        ensure!(status.code().is_some(), "{} under exact counting: {status}", workload.name);
+        let mode = Mode::Exact(Exact { counting: what.counting(), guide: None });
+        recording::record(&bench.data, workload, &fresh, mode, SEED)?;
         fs::rename(&fresh, &kept)?;
     }
     Ok(kept)

@@ -1,5 +1,6 @@
 //! Streams of what strobe notes: values, addresses, branches and targets, from
-//! `strobe record --exact --value-stream`, which writes every event.
+//! `strobe record --exact --value-stream`, which writes every event into a pipe. Whoever reads it
+//! is another process, so the program is driven, not the engine.
 //!
 //! When there are enough, the program is ended. Its recording then tells how many instructions the
 //! program has executed until then, and that no event was lost. Events of several kinds come with

@@ -15,7 +15,7 @@ use anyhow::Context;
 use sha2::{Digest, Sha256};
 
 use super::{Data, Size, Workload};
-use crate::bench::cpu_of_children;
+use crate::cpu_time::cpu_of_children;
 use crate::table::Table;
 
 const EXPECTED: &str = include_str!("../../corpus/expected.tsv");

@@ -1,10 +1,12 @@
 //! Exact counts against callgrind's: every instruction, edge and direct call.
 //!
 //! Each program runs twice under callgrind, and several times under each kind of
-//! `strobe record --exact`, under the same [`conditions`] but for the size of the environment. What
-//! callgrind counts the same each time, strobe must count the same, unless there is a [`reason`].
-//! The rest is listed by function: what is not stable under callgrind, and what is not stable under
-//! strobe (callgrind gives a program the same addresses each time, the kernel does not).
+//! `strobe record --exact`, under the same [`conditions`] but for the size of the environment
+//! (which is why the program is driven and not the engine: commands in front make the conditions).
+//! What callgrind counts the same each time, strobe must count the same, unless there is a
+//! [`reason`]. The rest is listed by function: what is not stable under callgrind, and what is not
+//! stable under strobe (callgrind gives a program the same addresses each time, the kernel does
+//! not).
 //!
 //! A program whose hash tables depend on the time has counts that a few runs agree on by chance. So
 //! where counts differ the program runs again, up to [`MAX_ROUNDS`] times as often: an error of

@@ -1,4 +1,5 @@
-//! Profiles of strobe: recorded, added up, exported.
+//! Profiles of strobe: recorded, added up, exported, all by the program `strobe`, so that
+//! optimizers are given what users would give them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

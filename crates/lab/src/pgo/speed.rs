@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use crate::cpu_time::cpu_seconds;
 use crate::pgo::subject::Workload;
-use crate::units::{cpu_seconds, interval, median};
+use crate::units::{interval, median};
 
 /// How long a program takes, relative to the first.
 #[derive(Clone, Debug, PartialEq)]
