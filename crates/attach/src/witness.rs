@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// A witness that takes longer is stopped. One that is gone is noticed at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const NAME: &std::ffi::CStr = c"signal-witness";
 
 /// The process.
@@ -53,7 +53,7 @@ impl Witness {
     /// Returns the signals that have reached it since the last time. `None`: it does not answer.
     pub(crate) fn ask(&self) -> Option<u64> {
         rustix::io::write(&self.socket, &[0]).ok()?;
-        let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         let n_ready = crate::join::retry(|| poll(&mut fds, Some(&timeout))).ok()?;
         let mut answer = [0; 8];

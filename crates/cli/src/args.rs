@@ -9,9 +9,10 @@ use crate::args_count::{CountArgs, TraceArgs};
 use crate::args_record::{CtlArgs, RecordArgs};
 use crate::args_tools::ToolCommand;
 use crate::args_view::ViewCommand;
+use crate::job::{Job, Props};
 use crate::props::{
-    DumpProps, FunctionSelector, InspectProps, Job, ModuleProps, NumberingProps, Order, Props, Stage, Syntax,
-    TraceRange, Truncation, View,
+    DumpProps, FunctionSelector, InspectProps, ModuleProps, NumberingProps, Order, Stage, Syntax, TraceRange,
+    Truncation, View,
 };
 
 /// Profile native x86-64 Linux programs as they are: which blocks, edges and paths really run.

@@ -1,6 +1,6 @@
 //! `strobe`: which paths a native x86-64 Linux program really runs, and what is in it.
 //!
-//! A run has two steps. [`args`] holds exactly what was typed and turns it into [`props`], plain
+//! A run has two steps. [`args`] holds exactly what was typed and turns it into a [`job`], plain
 //! values that are ready to use; the work takes only those. Exit codes: 0 success, 1 the work
 //! failed, 2 the command line is wrong. A reader that closes the pipe early has seen enough: that
 //! is success.
@@ -15,15 +15,19 @@ mod args_values;
 mod args_view;
 mod doctor;
 mod dump;
+mod figures;
 mod find;
 mod html;
 mod input;
 mod inspect;
+mod job;
 mod listing;
 mod look_up;
 mod metric;
 mod module;
+mod names;
 mod numbers;
+mod output;
 mod progress;
 mod props;
 mod record;
@@ -37,10 +41,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anstream::AutoStream;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::Args;
-use crate::props::{Job, Props};
+use crate::job::{Job, Props};
 
 fn main() -> ExitCode {
     // Whoever has executed strobe in its own place, as `cargo run` does, has left its time on the
@@ -68,7 +72,7 @@ fn run(job: &Job, color: anstream::ColorChoice, cpu_before: Duration) -> anyhow:
         Job::Dump(props) => dump::run(props, &mut out)?,
         Job::View(props) => view::run(props, color)?,
         Job::Tool(job) => {
-            let code = tools::run(job, &mut out)?;
+            let code = tools::run(job, Args::command(), &mut out)?;
             out.flush()?;
             return Ok(code);
         }

@@ -8,24 +8,6 @@ use clap::ValueEnum;
 use image::Svma;
 use recorder::{Mode, Noting, Ticks, Window};
 
-use crate::tools::ToolJob;
-use crate::view::props::ViewProps;
-
-pub struct Props {
-    pub color: anstream::ColorChoice,
-    pub job: Job,
-}
-
-pub enum Job {
-    Record(Box<RecordProps>),
-    Ctl(CtlProps),
-    Doctor { json: bool },
-    Inspect(InspectProps),
-    Dump(DumpProps),
-    View(ViewProps),
-    Tool(ToolJob),
-}
-
 /// A recording, but for the file of the program, which is looked for later.
 #[derive(Debug)]
 pub struct RecordProps {

@@ -25,8 +25,9 @@ pub mod burst_log;
 pub mod path_trace;
 
 pub use error::Error;
-pub use reading::{Extent, count, facts, open, open_part};
+pub use reading::{count, facts, open, open_part};
 pub use recording::{ProcessId, Recording, save};
+pub use tables::Extent;
 
 /// Version of the schema, kept in the file as `PRAGMA user_version`.
 pub const SCHEMA_VERSION: i32 = 11;

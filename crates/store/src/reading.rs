@@ -12,21 +12,11 @@ use profile::Profile;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::fields::Damage;
-use crate::tables::{self, Failure, read_facts};
+use crate::tables::{self, Extent, Failure, read_facts};
 use crate::{APPLICATION_ID, Error, OLDEST_VERSION, SCHEMA_VERSION};
 
 /// How long a reader waits for a write to end.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What is read of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// All of it.
-    Whole,
-    /// Without edges and histories of branches, which make up half of a large profile, and without
-    /// values and paths by context. Their tables are empty.
-    WithoutBranches,
-}
 
 /// Reads a profile.
 pub fn open(path: &Path) -> Result<Profile, Error> {

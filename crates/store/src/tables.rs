@@ -17,9 +17,18 @@ use profile::model::{
 use rusqlite::Connection;
 
 use crate::fields::{Columns, Damage};
-use crate::reading::Extent;
 use crate::records::{Record, Tables, for_each_record};
 use crate::snapshot::{MIX_ERROR, SCALE_ERROR, SYSTEM_NS, UNOBSERVED_FLOW, UNSEEN_AT_MOST, UNWATCHED_NS, USER_NS};
+
+/// What is read of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// Without edges and histories of branches, which make up half of a large profile, and without
+    /// values and paths by context. Their tables are empty.
+    WithoutBranches,
+}
 
 /// Where reading failed.
 #[derive(Debug)]

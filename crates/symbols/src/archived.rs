@@ -7,9 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::build_id::build_id_of;
 use crate::cache::BuildIdText;
 use crate::debug_files::DebugFile;
-use crate::files::build_id_of;
 
 /// The folder of files, as archives name it.
 pub const FOLDER: &str = "files";

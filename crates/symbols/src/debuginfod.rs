@@ -19,10 +19,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::build_id::build_id_of;
 use crate::cache::{BuildIdText, keep_below};
 use crate::debuginfod::client::Client;
 use crate::error::Error;
-use crate::files::build_id_of;
 use crate::options::Options;
 use crate::progress::{Progress, Step};
 

@@ -18,15 +18,13 @@ use object::{Object as _, ObjectSection as _};
 use profile::symbols::SourceFrame;
 use rustc_hash::FxHashMap;
 
-use crate::entries::Entries;
+use crate::entries::{Entries, Slice};
 
 /// All debug sections together may unpack to this many times the file's size.
 const MAX_UNPACKING: u64 = 32;
 
 /// Most frames reported for one address; inlining in real programs is a few dozen deep.
 const MAX_INLINE_DEPTH: usize = 1 << 10;
-
-pub type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The debug sections of a file.
 #[derive(Debug)]

@@ -12,10 +12,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gimli::{AttributeValue, DebugInfoOffset, Dwarf, Unit, UnitOffset, UnitRef};
+use gimli::{AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LittleEndian, Unit, UnitOffset, UnitRef};
 use rustc_hash::FxHashMap;
 
-use crate::dwarf::Slice;
+/// Bytes of a section.
+pub type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Longest chain of references; compilers make three.
 const MAX_REFERENCES: usize = 16;

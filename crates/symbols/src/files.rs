@@ -7,15 +7,14 @@
 //! All of it can be there without the binary.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use image::{DebugLink, DebugLinks, Image};
-use object::read::elf::ElfFile64;
-use object::{Object as _, ReadCache};
 
 use crate::archived::ArchivedFiles;
+use crate::build_id::build_id_of;
 use crate::cache::BuildIdText;
 use crate::debug_files::{self, DebugFile};
 use crate::debuginfod::Debuginfod;
@@ -75,18 +74,6 @@ pub fn status_of(path: &Path, recorded: Option<&BuildIdText>) -> Status {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Status::Missing,
         Err(error) => Status::Unreadable { reason: error.to_string() },
     }
-}
-
-/// The build-id of an ELF file, without reading all of it.
-pub fn build_id_of(path: &Path) -> io::Result<Option<BuildIdText>> {
-    // Opening a named pipe would wait for a writer that never comes.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    let cache = ReadCache::new(File::open(path)?);
-    let no_program = |_| io::Error::other("not a program or library for x86-64");
-    let elf = ElfFile64::<object::LittleEndian, _>::parse(&cache).map_err(no_program)?;
-    Ok(elf.build_id().map_err(no_program)?.map(BuildIdText::from_bytes))
 }
 
 /// Where debug files may be besides the usual folders.

@@ -15,6 +15,8 @@
 #![warn(missing_docs)]
 
 mod archived;
+mod brief;
+mod build_id;
 mod cache;
 pub mod debug_files;
 mod debuginfod;
@@ -31,6 +33,7 @@ mod symbolizer;
 mod table;
 
 pub use archived::{ArchivedFiles, DEBUG_SUFFIX, FOLDER};
+pub use brief::brief;
 pub use cache::BuildIdText;
 pub use error::Error;
 pub use files::Status;

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use image::{FunctionName, NameKind, Svma};
-use profile::model::ModuleId;
+use profile::model::{Function, ModuleId};
 use profile::symbols::SourceFrame;
 use profile::{Profile, Symbols};
 
@@ -27,6 +27,9 @@ use crate::module::ModuleSymbols;
 use crate::options::Options;
 use crate::progress::{Progress, Step};
 use crate::source::SourceFiles;
+
+/// Stands for all code of a module whose functions are not known.
+const UNKNOWN_CODE: &str = "(unknown code)";
 
 /// Knows the names and lines of the addresses it was given to resolve; of others, what the profile
 /// says.
@@ -101,6 +104,17 @@ impl Symbolizer {
             let start = Svma(function.map_or(address, |function| function.start));
             FunctionName { raw: format!("fn_{start:x}"), kind: NameKind::Synthetic }
         })
+    }
+
+    /// The name that a function has in every view: readable, on one line.
+    pub fn readable_name(&self, row: &Function) -> String {
+        // Ticks in code of a module before its functions were known.
+        if row.address == 0 && row.size == 0 {
+            return UNKNOWN_CODE.to_owned();
+        }
+        // Names come from files of others: what would move the cursor becomes a space.
+        let name = self.function_name(row.module, row.address).demangled();
+        name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
     }
 
     /// A line of a source file, counted from 1; nothing if the file is not on this machine.

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 
 use profile::query::{ContextOptions, context_tree, totals};
 
+use crate::figures::{duration, share};
 use crate::html::{Report, Text};
-use crate::tools::figures::{duration, share};
 
 /// Frames with a smaller share of CPU time could not be seen.
 const MIN_SHARE: f64 = 0.000_5;
@@ -65,7 +65,7 @@ fn frames(report: &Report<'_>) -> Vec<Frame> {
         let depth = node.depth as usize;
         next_left.resize(depth + 2, 0.0);
         let left = next_left[depth];
-        let name = report.names.function(node.function).to_owned();
+        let name = report.names.short(node.function);
         let title = format!("{name}: {}, {}", duration(node.total_ns.value), share(node.share));
         frames.push(Frame { left, width: node.share.value, depth: node.depth, is_kernel: false, name, title });
         let kernel_share = node.kernel_ns.value / cpu_ns;

@@ -16,7 +16,7 @@ use anyhow::Result;
 use profile::Profile;
 use symbols::Symbolizer;
 
-use crate::tools::opened::Names;
+use crate::names::Names;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");

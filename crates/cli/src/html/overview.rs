@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use profile::query::{scale_factor, share, system_call_sites, totals};
 
+use crate::figures;
 use crate::html::{Report, Text};
-use crate::tools::figures;
-use crate::tools::opened::file_name;
+use crate::names::file_name;
 
 /// System-call sites to list.
 const MAX_SITES: usize = 10;

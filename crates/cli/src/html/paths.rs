@@ -7,9 +7,9 @@ use profile::query::{PathRank, PathRow, paths};
 use profile::symbols::SourceFrame;
 use profile::{Profile, Symbols as _};
 
+use crate::figures;
 use crate::html::{Report, Text};
-use crate::tools::figures;
-use crate::tools::opened::file_name;
+use crate::names::file_name;
 
 /// Paths to show.
 const MAX_PATHS: usize = 30;
@@ -52,7 +52,7 @@ fn write_summary(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let open = if is_open { " open" } else { "" };
-    let name = Text(report.names.function(row.function));
+    let name = Text(report.names.short(row.function));
     let end = if path.back_to.is_some() { "and round again" } else { "to the exit" };
     write!(out, "<details{open}><summary><b>{}</b> <code>{name}</code> ", figures::share(row.time_share))?;
     write!(
@@ -61,7 +61,7 @@ fn write_summary(
         path.blocks.len(),
         figures::estimated_count(row.count)
     )?;
-    writeln!(out, "{} of the function&#39;s paths</span></summary>", figures::percent(row.share_of_function.value))
+    writeln!(out, "{} of the function&#39;s paths</span></summary>", figures::bare_percent(row.share_of_function.value))
 }
 
 fn write_block(report: &Report<'_>, id: BlockId, out: &mut dyn Write) -> io::Result<()> {

@@ -6,9 +6,9 @@ use profile::model::ModuleId;
 use profile::query::{functions as function_rows, loops as loop_rows};
 use profile::{Profile, Symbols as _};
 
+use crate::figures;
 use crate::html::{Report, Text};
-use crate::tools::figures;
-use crate::tools::opened::file_name;
+use crate::names::file_name;
 
 /// Functions to list.
 const MAX_FUNCTIONS: usize = 500;
@@ -25,9 +25,9 @@ pub fn functions(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         let module = report.profile.modules.get(function.module.index()).map_or("?", |module| file_name(&module.path));
         write!(out, "<tr>{}", Figure(row.self_share.value, figures::share(row.self_share)))?;
         write!(out, "<td class=\"share\">{}</td>", Bar(row.self_share.value))?;
-        write!(out, "{}", Figure(row.total_share.value, figures::percent(row.total_share.value)))?;
+        write!(out, "{}", Figure(row.total_share.value, figures::bare_percent(row.total_share.value)))?;
         write!(out, "{}", Figure(row.entries.value, figures::estimated_count(row.entries)))?;
-        let name = Text(report.names.function(row.function));
+        let name = Text(report.names.short(row.function));
         writeln!(out, "<td class=\"name\">{name}</td><td>{}</td></tr>", Text(module))?;
     }
     write_tail(rows.len(), MAX_FUNCTIONS, out)
@@ -61,11 +61,11 @@ pub fn loops(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         let line = report.symbolizer.frames(module, address).into_iter().next().filter(|frame| frame.line != 0);
         let line = line.map(|frame| format!("{}:{}", file_name(&frame.file), frame.line)).unwrap_or_default();
         write!(out, "<tr>{}", Figure(row.share.value, figures::share(row.share)))?;
-        write!(out, "{}", Figure(row.share_of_function.value, figures::percent(row.share_of_function.value)))?;
+        write!(out, "{}", Figure(row.share_of_function.value, figures::bare_percent(row.share_of_function.value)))?;
         write!(out, "{}", Figure(row.entries.value, figures::estimated_count(row.entries)))?;
         write!(out, "{}{}", Figure(trips.0, trips.1), Figure(turn.0, turn.1))?;
         write!(out, "<td>{}</td><td class=\"name\">", Text(histogram(&row.trips)))?;
-        write!(out, "{} <code>{address:#x}</code> ", Text(report.names.function(row.function)))?;
+        write!(out, "{} <code>{address:#x}</code> ", Text(report.names.short(row.function)))?;
         writeln!(out, "<span class=\"dim\">{} depth {}</span></td></tr>", Text(line), row.depth)?;
     }
     write_tail(rows.len(), MAX_LOOPS, out)

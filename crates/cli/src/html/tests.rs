@@ -147,9 +147,9 @@ fn nothing_is_loaded() {
 
 #[test]
 fn names_are_text() {
-    let page = page(&profile("/no/<such>/\"program", "a<script>alert(1)</script>&\"'", 0x1000));
+    let page = page(&profile("/no/<such>/\"program", "a<script>alert</script>&\"'", 0x1000));
     assert_eq!(page.matches("<script>").count(), 1);
-    assert!(page.contains("a&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#39;"));
+    assert!(page.contains("a&lt;script&gt;alert&lt;/script&gt;&amp;&quot;&#39;"));
     assert!(page.contains("/no/&lt;such&gt;/&quot;program"));
     tags(&page);
 }

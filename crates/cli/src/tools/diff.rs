@@ -1,18 +1,17 @@
 //! `strobe diff`: what changed from one profile to another, the largest change first.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use profile::Diff;
 use profile::diff::Change;
-use profile::model::{BlockId, FunctionId};
-use profile::{Diff, Profile};
+use symbols::brief;
 
+use crate::figures::{self, bare_percent, count, points};
 use crate::tools::diff_json;
-use crate::tools::figures::{self, count, percent, points};
-use crate::tools::opened::{self, Names};
 use crate::tools::props::DiffProps;
+use crate::tools::sides::{Side, Sides};
 
 /// Fails, with a success of its own, if a function grew by more than the user allows.
 pub fn run(props: &DiffProps, out: &mut impl Write) -> Result<ExitCode> {
@@ -31,59 +30,10 @@ pub fn run(props: &DiffProps, out: &mut impl Write) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     out.flush()?;
-    let name = sides.function(worst.before, worst.after);
+    let name = brief(sides.function(worst.before, worst.after));
     let grown = points(worst.share.difference());
-    writeln!(io::stderr(), "strobe: {name} grew by {grown} of CPU time, more than {}", percent(limit))?;
+    writeln!(io::stderr(), "strobe: {name} grew by {grown} of CPU time, more than {}", bare_percent(limit))?;
     Ok(ExitCode::FAILURE)
-}
-
-/// A profile and its names.
-pub struct Side {
-    pub profile: Profile,
-    names: Names,
-}
-
-impl Side {
-    fn open(path: &Path) -> Result<Side> {
-        let profile = opened::open(path)?;
-        let names = Names::new(&profile, &opened::symbolizer(&profile, path));
-        Ok(Side { profile, names })
-    }
-}
-
-/// The profiles before and after.
-pub struct Sides {
-    pub before: Side,
-    pub after: Side,
-}
-
-impl Sides {
-    /// The name of a function that is in one of the two.
-    pub fn function(&self, before: Option<FunctionId>, after: Option<FunctionId>) -> &str {
-        let old = before.map(|id| self.before.names.function(id));
-        after.map(|id| self.after.names.function(id)).or(old).unwrap_or("?")
-    }
-
-    /// Function and address of a block.
-    pub fn block(&self, before: Option<BlockId>, after: Option<BlockId>) -> (&str, u64) {
-        let new = after.map(|id| (&self.after, id));
-        let Some((side, id)) = new.or(before.map(|id| (&self.before, id))) else { return ("?", 0) };
-        let block = &side.profile.blocks[id.index()];
-        (side.names.function(block.function), block.address)
-    }
-
-    /// The first block of a path.
-    pub fn path_start(&self, row: &profile::diff::PathChange) -> (&str, u64) {
-        let first = |side: &Side, id: profile::model::PathId| side.profile.paths[id.index()].blocks.first().copied();
-        let before = row.before.and_then(|id| first(&self.before, id));
-        self.block(before, row.after.and_then(|id| first(&self.after, id)))
-    }
-
-    /// The header of a loop.
-    pub fn loop_header(&self, row: &profile::diff::LoopChange) -> (&str, u64) {
-        let before = row.before.map(|id| self.before.profile.loops[id.index()].header);
-        self.block(before, row.after.map(|id| self.after.profile.loops[id.index()].header))
-    }
 }
 
 /// The diff as text.
@@ -108,7 +58,7 @@ impl Table<'_> {
         let functions = diff.functions.iter().map(|row| Line {
             main: &row.share,
             note: counted("entries", &row.entries),
-            name: self.sides.function(row.before, row.after).to_owned(),
+            name: brief(self.sides.function(row.before, row.after)),
         });
         self.section("Functions, share of CPU time", functions, out)?;
         let paths = diff.paths.iter().map(|row| Line {
@@ -172,13 +122,13 @@ fn counted(what: &str, change: &Change) -> String {
 }
 
 fn place((function, address): (&str, u64)) -> String {
-    format!("{function} at {address:#x}")
+    format!("{} at {address:#x}", brief(function))
 }
 
 #[cfg(test)]
 mod tests {
-    use profile::Estimate;
-    use profile::model::{Block, BlockEnd, Function, Module, ModuleId, Path};
+    use profile::model::{Block, BlockEnd, BlockId, Function, FunctionId, Module, ModuleId, Path};
+    use profile::{Estimate, Profile};
 
     use super::*;
 

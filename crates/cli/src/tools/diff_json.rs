@@ -8,10 +8,10 @@ use profile::Diff;
 use profile::diff::Change;
 use serde::Serialize;
 
-use crate::tools::diff::Sides;
+use crate::figures::Figure;
 use crate::tools::props::DiffProps;
+use crate::tools::sides::Sides;
 use crate::view::SCHEMA;
-use crate::view::figures::Figure;
 
 pub fn write(diff: &Diff, sides: &Sides, props: &DiffProps, out: &mut impl Write) -> Result<()> {
     let functions = diff.functions.iter().map(|row| FunctionRow {

@@ -12,10 +12,11 @@ use profile::model::ModuleId;
 use profile::symbols::SourceFrame;
 use profile::{Profile, Symbols};
 
+use crate::names::file_name;
+use crate::output;
 use crate::tools::binary_facts::FileFacts;
-use crate::tools::opened::file_name;
+use crate::tools::opened;
 use crate::tools::props::ExportProps;
-use crate::tools::{opened, output};
 
 pub fn run(props: &ExportProps, out: &mut impl Write) -> Result<()> {
     let profile = opened::open(&props.profile)?;

@@ -6,8 +6,9 @@ use anyhow::{Result, ensure};
 use inferno::flamegraph::{self, Direction, Options};
 use profile::{Profile, Symbols};
 
+use crate::output;
+use crate::tools::opened;
 use crate::tools::props::FlameProps;
-use crate::tools::{opened, output};
 
 pub fn run(props: &FlameProps, out: &mut impl Write) -> Result<()> {
     let profile = opened::open(&props.profile)?;

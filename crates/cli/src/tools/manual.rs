@@ -6,33 +6,32 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::Roff;
 
-use crate::args::Args;
-use crate::tools::output;
+use crate::output;
 
 /// Writes a page for the program and one for each of its commands.
-pub fn write_pages(folder: &Path) -> Result<()> {
+pub fn write_pages(program: Command, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot be created", folder.display()))?;
-    for (name, text) in pages()? {
+    for (name, text) in pages(program)? {
         output::write_file(&folder.join(name), |file| Ok(file.write_all(&text)?))?;
     }
     Ok(())
 }
 
 /// Writes what a shell reads.
-pub fn write_completions(shell: Shell, out: &mut impl Write) -> Result<()> {
+pub fn write_completions(mut program: Command, shell: Shell, out: &mut impl Write) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "strobe", &mut script);
+    clap_complete::generate(shell, &mut program, "strobe", &mut script);
     Ok(out.write_all(&script)?)
 }
 
 /// File names and texts.
-fn pages() -> Result<Vec<(String, Vec<u8>)>> {
-    let mut program = Args::command().disable_help_subcommand(true);
+fn pages(program: Command) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut program = program.disable_help_subcommand(true);
     // Gives every command the name of its page.
     program.build();
     let commands = program.get_subcommands().filter(|command| !command.is_hide_set()).chain([&program]);
@@ -66,7 +65,10 @@ fn page(command: Command) -> Result<Vec<u8>> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::args::Args;
 
     /// Lines of a screen.
     const SCREEN: usize = 40;
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_page_with_its_examples() {
-        let pages = pages().unwrap();
+        let pages = pages(Args::command()).unwrap();
         for command in Args::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = format!("strobe-{}.1", command.get_name());
             let (_, text) = pages.iter().find(|(file, _)| *file == name).expect(&name);
@@ -129,7 +131,7 @@ mod tests {
     fn shells_get_every_command() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();
-            write_completions(shell, &mut script).unwrap();
+            write_completions(Args::command(), shell, &mut script).unwrap();
             let script = String::from_utf8(script).unwrap();
             for command in Args::command().get_subcommands() {
                 assert!(script.contains(command.get_name()), "{shell} {}", command.get_name());

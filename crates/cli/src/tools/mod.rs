@@ -1,8 +1,7 @@
 //! What is done with profiles as a whole: comparing, adding, judging, exporting, drawing, packing,
 //! watching; and the program's own manual.
 //!
-//! Each command is one module with `run(props, out)`. All of them read profiles through [`opened`],
-//! which also finds names.
+//! Each command is one module with `run(props, out)`. All of them read profiles through [`opened`].
 
 mod accuracy;
 mod archive;
@@ -12,18 +11,18 @@ mod bolt_names;
 mod diff;
 mod diff_json;
 mod export;
-pub mod figures;
 mod flame;
 mod manual;
 mod merge;
-pub mod opened;
-pub mod output;
+mod opened;
 mod props;
+mod sides;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Command;
 
 pub use archive::binary_of;
 pub use props::{
@@ -31,8 +30,9 @@ pub use props::{
     TopProps,
 };
 
-/// Does the work. The exit code says what `diff --fail-above` found, and is success otherwise.
-pub fn run(job: &ToolJob, out: &mut impl Write) -> Result<ExitCode> {
+/// Does the work; the manual is that of `program`. The exit code says what `diff --fail-above`
+/// found, and is success otherwise.
+pub fn run(job: &ToolJob, program: Command, out: &mut impl Write) -> Result<ExitCode> {
     match job {
         ToolJob::Diff(props) => return diff::run(props, out),
         ToolJob::Merge(props) => merge::run(props)?,
@@ -41,8 +41,8 @@ pub fn run(job: &ToolJob, out: &mut impl Write) -> Result<ExitCode> {
         ToolJob::Flame(props) => flame::run(props, out)?,
         ToolJob::Archive(props) => archive::run(props)?,
         ToolJob::Top(props) => crate::top::run(&props.profile)?,
-        ToolJob::Man(props) => manual::write_pages(&props.folder)?,
-        ToolJob::Completions(props) => manual::write_completions(props.shell, out)?,
+        ToolJob::Man(props) => manual::write_pages(program, &props.folder)?,
+        ToolJob::Completions(props) => manual::write_completions(program, props.shell, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }

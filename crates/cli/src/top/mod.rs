@@ -115,10 +115,10 @@ impl Screen {
         self.draw()
     }
 
-    /// Waits for keys and obeys them, for at most `patience`. Says what the view cannot do by
+    /// Waits for keys and obeys them, for at most `timeout`. Says what the view cannot do by
     /// itself: to end, or what signals do.
-    pub fn attend(&mut self, patience: Duration) -> Result<Option<Wish>> {
-        if !event::poll(patience)? {
+    pub fn attend(&mut self, timeout: Duration) -> Result<Option<Wish>> {
+        if !event::poll(timeout)? {
             return Ok(None);
         }
         let wish = match event::read()? {

@@ -3,10 +3,9 @@
 use profile::Profile;
 use profile::model::FunctionId;
 use rustc_hash::FxHashMap;
-use symbols::Symbolizer;
+use symbols::{Symbolizer, brief};
 
 use crate::look_up;
-use crate::tools::opened::name_of;
 
 /// Names by module and address, which stay the same while handles need not.
 #[derive(Debug, Default)]
@@ -25,7 +24,7 @@ impl KnownNames {
             let new: Vec<FunctionId> =
                 functions.iter().copied().filter(|id| !self.names.contains_key(&key(id))).collect();
             let symbolizer = resolved(profile, &new);
-            let name = |id: &FunctionId| name_of(profile, &symbolizer, &profile.functions[id.index()]);
+            let name = |id: &FunctionId| brief(&symbolizer.readable_name(&profile.functions[id.index()]));
             self.names.extend(new.iter().map(|id| (key(id), name(id))));
         }
         functions.iter().map(|id| self.names.get(&key(id)).cloned().unwrap_or_default()).collect()

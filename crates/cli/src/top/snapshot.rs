@@ -6,7 +6,7 @@ use profile::query::{
 };
 use profile::{Estimate, Profile};
 
-use crate::tools::figures::{count, duration, percent, share};
+use crate::figures::{bare_percent, count, duration, share};
 use crate::top::names::KnownNames;
 
 /// Rows of a table; nobody scrolls further in a view that changes every second.
@@ -45,7 +45,7 @@ impl Snapshot {
         let kernel_share = profile::query::share(totals.kernel_ns, totals.cpu_ns);
         Snapshot {
             command: command(profile),
-            time: format!("{} CPU, {} in the kernel", duration(totals.cpu_ns.value), percent(kernel_share.value)),
+            time: format!("{} CPU, {} in the kernel", duration(totals.cpu_ns.value), bare_percent(kernel_share.value)),
             cost: cost(profile),
             counts: counts(profile),
             functions: functions(profile, names),
@@ -85,7 +85,7 @@ fn functions(profile: &Profile, names: &mut KnownNames) -> Vec<Row> {
     let named = rows.iter().zip(names.of(profile, &ids));
     let shown = named.map(|(row, name)| Row {
         share: row.self_share.value,
-        figures: [share(row.self_share), percent(row.total_share.value), entries(row.entries)],
+        figures: [share(row.self_share), bare_percent(row.total_share.value), entries(row.entries)],
         name,
     });
     shown.collect()
@@ -101,7 +101,7 @@ fn paths(profile: &Profile, names: &mut KnownNames) -> Vec<Row> {
         let start = path.blocks.first().map_or(0, |id| profile.blocks[id.index()].address);
         Row {
             share: row.time_share.value,
-            figures: [share(row.time_share), percent(row.share_of_function.value), count(row.count.value)],
+            figures: [share(row.time_share), bare_percent(row.share_of_function.value), count(row.count.value)],
             name: format!("{name} from {start:#x}, {} blocks", path.blocks.len()),
         }
     });

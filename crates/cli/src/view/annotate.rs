@@ -8,9 +8,9 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use symbols::Status;
 
+use crate::figures::Figure;
 use crate::report::Address;
 use crate::view::code::{InstructionLine, targets};
-use crate::view::figures::Figure;
 use crate::view::props::CodeStyle;
 use crate::view::subject::{FunctionLabel, Place, SourceLine, Subject};
 

@@ -5,11 +5,12 @@
 
 use std::io::{self, Write};
 
+use crate::names::file_name;
 use crate::view::View;
 use crate::view::annotate::{AnnotateView, BlockLine, CodeLine};
 use crate::view::paths_text::source;
 use crate::view::props::CodeStyle;
-use crate::view::subject::{FunctionLabel, SourceLine, file_name};
+use crate::view::subject::{FunctionLabel, SourceLine};
 use crate::view::table::{DIM, HEAD, PLACE, TITLE, heat};
 
 /// Columns of times, of counts and of addresses.

@@ -8,7 +8,7 @@ use profile::query::{self, BranchRow};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::view::figures::Figure;
+use crate::figures::Figure;
 use crate::view::props::BranchOrder;
 use crate::view::subject::{FunctionLabel, Spot, Subject};
 use crate::view::table::{HOT, Table, WARM};

@@ -6,7 +6,7 @@ use profile::model::FunctionId;
 use profile::query::{self, Neighbour};
 use serde::Serialize;
 
-use crate::view::figures::Figure;
+use crate::figures::Figure;
 use crate::view::subject::{FunctionLabel, Spot, Subject};
 use crate::view::table::{Table, heat};
 use crate::view::{View, nothing, title};

@@ -7,7 +7,7 @@ use profile::model::{ContextId, FunctionId, Profile};
 use profile::query::{self, ContextNode, ContextOptions};
 use serde::Serialize;
 
-use crate::view::figures::Figure;
+use crate::figures::Figure;
 use crate::view::subject::{FunctionLabel, Place, Spot, Subject};
 use crate::view::table::{TITLE, Table, heat};
 use crate::view::{View, nothing};
@@ -182,7 +182,7 @@ impl View for ContextsView {
             return nothing(out, "contexts of this size");
         }
         let what = if self.inverted { "Functions and their callers" } else { "Calling contexts" };
-        let least = super::figures::bare_percent(self.min_share);
+        let least = crate::figures::bare_percent(self.min_share);
         let cut = if self.nodes.len() < self.n_nodes {
             format!(", {} of {} lines", self.nodes.len(), self.n_nodes)
         } else {

@@ -7,7 +7,8 @@
 use anyhow::{Result, anyhow, bail};
 use profile::model::{FunctionId, ModuleId};
 
-use crate::view::subject::{Subject, file_name};
+use crate::names::file_name;
+use crate::view::subject::Subject;
 
 const MAX_SUGGESTIONS: usize = 3;
 const MAX_CANDIDATES: usize = 8;

@@ -6,8 +6,8 @@ use profile::model::FunctionId;
 use profile::query::{self, Class, Classes, HotPath};
 use serde::Serialize;
 
+use crate::figures::bare_percent;
 use crate::report::Address;
-use crate::view::figures::bare_percent;
 use crate::view::props::MetricName;
 use crate::view::subject::{FunctionLabel, Subject};
 use crate::view::table::{Table, heat};

@@ -10,8 +10,8 @@ use profile::model::{ContextId, FunctionId, Profile};
 use profile::query;
 use rustc_hash::FxHashMap;
 
+use crate::figures::Figure;
 use crate::view::contexts::{ContextsView, NodeLine, Part};
-use crate::view::figures::Figure;
 use crate::view::subject::Subject;
 
 pub fn view(subject: &mut Subject, part: Part) -> ContextsView {

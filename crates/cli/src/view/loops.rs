@@ -6,7 +6,7 @@ use profile::model::FunctionId;
 use profile::query::{self, LoopRow};
 use serde::Serialize;
 
-use crate::view::figures::{Figure, bare_percent};
+use crate::figures::{Figure, bare_percent};
 use crate::view::subject::{FunctionLabel, Spot, Subject};
 use crate::view::table::{DIM, PLACE, TITLE, heat};
 use crate::view::{View, nothing, title};

@@ -7,7 +7,7 @@ use profile::Estimate;
 use profile::query;
 use serde::Serialize;
 
-use crate::view::figures::Figure;
+use crate::figures::Figure;
 use crate::view::subject::{FunctionLabel, Subject};
 use crate::view::table::{Table, heat};
 use crate::view::{View, nothing, title};

@@ -7,12 +7,11 @@
 mod annotate;
 mod annotate_text;
 mod branches;
-mod brief;
 mod calls;
 mod code;
+mod code_files;
 mod contexts;
 mod edges;
-pub mod figures;
 mod find;
 mod hotness;
 mod inverted;
@@ -40,7 +39,7 @@ use serde::Serialize;
 use store::Extent;
 
 use crate::look_up;
-use crate::tools::output;
+use crate::output;
 use crate::view::props::{MetricName, Query, Statistics, ViewProps};
 use crate::view::subject::Subject;
 

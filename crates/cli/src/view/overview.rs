@@ -7,8 +7,8 @@ use profile::query::{self, PathRank, PathRow};
 use profile::{Estimate, Profile};
 use serde::Serialize;
 
+use crate::figures::Figure;
 use crate::view::contexts::stack;
-use crate::view::figures::Figure;
 use crate::view::paths::extent;
 use crate::view::subject::{FunctionLabel, Place, Spot, Subject};
 

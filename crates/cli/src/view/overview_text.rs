@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use crate::figures::{Figure, bare_percent};
+use crate::names::file_name;
 use crate::numbers::thousands;
-use crate::view::figures::{Figure, bare_percent};
 use crate::view::overview::{ContextLine, Overview, PathSummary};
-use crate::view::subject::{Spot, file_name};
+use crate::view::subject::Spot;
 use crate::view::table::{TITLE, Table, heat};
 use crate::view::{View, title};
 

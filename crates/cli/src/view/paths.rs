@@ -10,10 +10,10 @@ use profile::query::{self, PathRank, PathRow};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::figures::Figure;
 use crate::report::Address;
 use crate::view::code::{InstructionLine, targets};
 use crate::view::contexts;
-use crate::view::figures::Figure;
 use crate::view::props::{CodeStyle, PathOrder};
 use crate::view::subject::{FunctionLabel, Place, SourceLine, Subject};
 

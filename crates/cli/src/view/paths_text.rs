@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::Style;
 use profile::Estimate;
 
-use crate::view::figures::Figure;
+use crate::figures::Figure;
 use crate::view::paths::{Exit, PathContext, PathLine, PathStep, PathsView};
 use crate::view::props::CodeStyle;
 use crate::view::subject::SourceLine;

@@ -10,14 +10,11 @@ use image::Svma;
 use profile::model::{Block, BlockId, EdgeId, Function, FunctionId, ModuleId, Profile};
 use profile::symbols::{SourceFrame, Symbols as _};
 use serde::Serialize;
-use symbols::{Options, Status, Symbolizer};
+use symbols::{Options, Status, Symbolizer, brief};
 
+use crate::names::file_name;
 use crate::report::Address;
-use crate::view::brief::brief;
-use crate::view::code::CodeFiles;
-
-/// Stands for all code of a module whose functions are not known.
-const UNKNOWN_CODE: &str = "(unknown code)";
+use crate::view::code_files::CodeFiles;
 
 /// An address of a module's file.
 pub type Place = (ModuleId, u64);
@@ -133,12 +130,9 @@ impl Subject {
 
     pub fn label(&self, id: FunctionId) -> FunctionLabel {
         let function = self.function(id);
-        let name = self.symbolizer.function_name(function.module, function.address);
-        // Ticks in code of a module before its functions were known.
-        let is_unknown = function.address == 0 && function.size == 0;
         FunctionLabel {
-            name: if is_unknown { UNKNOWN_CODE.to_owned() } else { name.demangled() },
-            linkage_name: name.raw,
+            name: self.symbolizer.readable_name(function),
+            linkage_name: self.symbolizer.function_name(function.module, function.address).raw,
             module: self.module_path(function.module).to_owned(),
             address: Address(Svma(function.address)),
         }
@@ -187,8 +181,4 @@ impl SourceLine {
         let inlined = self.inlined.as_deref().map(|name| format!(" ({})", brief(name)));
         format!("{}:{}{}", file_name(&self.file), self.line, inlined.unwrap_or_default())
     }
-}
-
-pub fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }

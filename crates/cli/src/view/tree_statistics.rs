@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use profile::query;
 use serde::Serialize;
 
+use crate::figures::bare_percent;
 use crate::view::View;
-use crate::view::figures::bare_percent;
 use crate::view::hotness::share;
 use crate::view::props::MetricName;
 use crate::view::subject::{FunctionLabel, Subject};

@@ -7,7 +7,7 @@ use profile::model::{FunctionId, ValueKind};
 use profile::query::{self, ValueSite};
 use serde::Serialize;
 
-use crate::view::figures::{Figure, bare_percent};
+use crate::figures::{Figure, bare_percent};
 use crate::view::subject::{FunctionLabel, Spot, Subject};
 use crate::view::table::{Table, heat};
 use crate::view::{View, title};

@@ -10,9 +10,10 @@ use image::{DebugLinks, Image};
 use profile::Profile;
 use symbols::{DEBUG_SUFFIX, FOLDER, debug_files};
 
+use crate::output;
 use crate::progress::Progress;
 use crate::tools::archive::{PROFILE, binary_of, is_build_id, scrub};
-use crate::tools::{opened, output};
+use crate::tools::opened;
 
 /// Packs fast: most bytes are code and debug data, which the lowest levels halve already.
 const COMPRESSION_LEVEL: i32 = 3;

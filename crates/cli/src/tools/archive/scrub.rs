@@ -6,7 +6,7 @@
 
 use profile::Profile;
 
-use crate::tools::opened::file_name;
+use crate::names::file_name;
 
 /// Facts whose text says nothing about the machine or its users.
 const HARMLESS_FACTS: &[&str] = &["strobe", "tick_source", "ended"];
