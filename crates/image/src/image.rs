@@ -17,7 +17,7 @@ use crate::relocation::{Binder, Relocations};
 use crate::symbol::{SymbolTable, sort_by_preference};
 use crate::{
     BuildId, CallSite, CodeRegion, DebugLinks, Error, Frame, FunctionSeed, PltStub, Problem, Section, Segment, Sources,
-    Svma, Symbol, SymbolSource, UnwindRow, lsda, pointer, unwind,
+    Svma, Symbol, SymbolSource, UnwindRow, lsda, unwind,
 };
 use object::LittleEndian as LE;
 use object::elf;
@@ -149,13 +149,6 @@ impl<'data> Image<'data> {
         self.memory.read(at, len)
     }
 
-    /// The pointer stored at `at` once the image is loaded, as an address of this module. `None`
-    /// where no pointer is known to be: in a position-independent image every pointer has a
-    /// relocation. In an image at fixed addresses it is the word itself.
-    pub fn pointer_at(&self, at: Svma) -> Option<Svma> {
-        pointer::pointer_at(self, at)
-    }
-
     /// The name of the symbol that the loader binds the slot to, if another module may provide it.
     /// Unversioned and mangled.
     pub fn import_at(&self, slot: Svma) -> Option<&'data str> {
@@ -167,13 +160,6 @@ impl<'data> Image<'data> {
     /// resolver has no known target.
     pub fn slot_target(&self, slot: Svma) -> Option<Svma> {
         self.relocations.definition(self.relocations.bound_at(slot)?)
-    }
-
-    /// Every word in data that points to code, as (location, target), sorted by location. Exact in
-    /// a position-independent image; in one at fixed addresses every aligned word that looks like a
-    /// code address counts.
-    pub fn code_pointers(&self) -> Vec<(Svma, Svma)> {
-        pointer::code_pointers(self)
     }
 
     /// Stubs of the linkage tables, sorted by address.

@@ -11,29 +11,37 @@ use crate::image::{Image, ImageKind};
 use crate::relocation::Binder;
 use object::LittleEndian as LE;
 
-pub(crate) fn pointer_at(image: &Image<'_>, at: Svma) -> Option<Svma> {
-    if let Some(target) = image.relocations.relative_at(at) {
-        return Some(target);
+impl Image<'_> {
+    /// The pointer stored at `at` once the image is loaded, as an address of this module. `None`
+    /// where no pointer is known to be: in a position-independent image every pointer has a
+    /// relocation. In an image at fixed addresses it is the word itself.
+    pub fn pointer_at(&self, at: Svma) -> Option<Svma> {
+        if let Some(target) = self.relocations.relative_at(at) {
+            return Some(target);
+        }
+        match self.relocations.bound_at(at) {
+            Some(by) => self.relocations.definition(by),
+            None if self.kind() == ImageKind::Executable => self.memory.word(at).map(Svma),
+            None => None,
+        }
     }
-    match image.relocations.bound_at(at) {
-        Some(by) => image.relocations.definition(by),
-        None if image.kind() == ImageKind::Executable => image.memory.word(at).map(Svma),
-        None => None,
-    }
-}
 
-pub(crate) fn code_pointers(image: &Image<'_>) -> Vec<(Svma, Svma)> {
-    let relative = image.relocations.relative().iter().copied();
-    let bound = image.relocations.bound().iter().filter(|bound| !is_plt_slot(bound.by));
-    let bound = bound.filter_map(|bound| Some((bound.at, image.relocations.definition(bound.by)?)));
-    let mut pointers: Vec<(Svma, Svma)> = relative.chain(bound).collect();
-    if image.kind() == ImageKind::Executable {
-        scan_words(image, &mut pointers);
+    /// Every word in data that points to code, as (location, target), sorted by location. Exact in
+    /// a position-independent image; in one at fixed addresses every aligned word that looks like a
+    /// code address counts.
+    pub fn code_pointers(&self) -> Vec<(Svma, Svma)> {
+        let relative = self.relocations.relative().iter().copied();
+        let bound = self.relocations.bound().iter().filter(|bound| !is_plt_slot(bound.by));
+        let bound = bound.filter_map(|bound| Some((bound.at, self.relocations.definition(bound.by)?)));
+        let mut pointers: Vec<(Svma, Svma)> = relative.chain(bound).collect();
+        if self.kind() == ImageKind::Executable {
+            scan_words(self, &mut pointers);
+        }
+        pointers.retain(|&(_, target)| self.is_code(target));
+        pointers.sort_unstable();
+        pointers.dedup_by_key(|&mut (at, _)| at);
+        pointers
     }
-    pointers.retain(|&(_, target)| image.is_code(target));
-    pointers.sort_unstable();
-    pointers.dedup_by_key(|&mut (at, _)| at);
-    pointers
 }
 
 fn is_plt_slot(by: Binder) -> bool {

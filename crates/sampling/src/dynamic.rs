@@ -46,8 +46,16 @@ enum Node<T> {
     Pipeline(Row<T>),
 }
 
+impl Expression {
+    /// A compressor; with the same seed, the same one.
+    #[must_use]
+    pub fn build<T: Tuple>(&self, seed: u64) -> Dynamic<T> {
+        Dynamic::new(self, &mut fastrand::Rng::with_seed(seed))
+    }
+}
+
 impl<T: Tuple> Dynamic<T> {
-    pub(crate) fn new(expression: &Expression, seeds: &mut fastrand::Rng) -> Dynamic<T> {
+    fn new(expression: &Expression, seeds: &mut fastrand::Rng) -> Dynamic<T> {
         Dynamic(row(expression.stages(), seeds))
     }
 }

@@ -19,8 +19,6 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::compressor::Tuple;
-use crate::dynamic::Dynamic;
 use crate::error::{Error, MAX_ENTRIES, ParseError, Rate, TableSize};
 use crate::rivals::CountMinShape;
 use crate::tagged::{TagShape, Thresholds};
@@ -49,12 +47,6 @@ impl Expression {
     #[must_use]
     pub fn stages(&self) -> &[Stage] {
         &self.stages
-    }
-
-    /// A compressor; with the same seed, the same one.
-    #[must_use]
-    pub fn build<T: Tuple>(&self, seed: u64) -> Dynamic<T> {
-        Dynamic::new(self, &mut fastrand::Rng::with_seed(seed))
     }
 
     /// Entries of all tables, where a sampler counts as one.
