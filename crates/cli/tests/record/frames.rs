@@ -35,8 +35,8 @@ fn a_call_made_natively_takes_no_other_functions_path() {
     );
 }
 
-/// A thread that has left the copies comes back at a tick, wherever it is, and what it calls then is
-/// called by who is still active.
+/// A thread that has left the copies comes back at a tick, wherever it is, and what it calls then
+/// is called by who is still active.
 #[test]
 fn a_thread_comes_back_in_the_middle_of_a_block() {
     const ROUNDS: f64 = 400_000.0;

@@ -91,8 +91,8 @@ pub fn note_return(area: &Area) {
     area.header().exact.frame.store(area.private().calling_frame.load(Relaxed), Relaxed);
 }
 
-/// Returns the twin of `target`, to which the program has come by its address, if a thread may enter
-/// there; waits for the agent if there may yet be one.
+/// Returns the twin of `target`, to which the program has come by its address, if a thread may
+/// enter there; waits for the agent if there may yet be one.
 pub fn wait_for_twin(control: &Control, target: u64) -> Option<u64> {
     let known = twin_to_enter(control, target);
     // A module is translated as a whole: what has a twin in the middle of a block has been looked

@@ -1,8 +1,9 @@
 //! The tick in exact mode.
 //!
 //! It brings a thread back into copies that left them because there were none, if it finds it where
-//! threads may enter: anywhere, or, where copies keep a path register, at the start of a block. If paths are sampled, it makes samples wanted, wherever it finds the
-//! thread. When exact mode has been given up, it takes a thread out that does not come by the gate.
+//! threads may enter: anywhere, or, where copies keep a path register, at the start of a block. If
+//! paths are sampled, it makes samples wanted, wherever it finds the thread. When exact mode has
+//! been given up, it takes a thread out that does not come by the gate.
 
 use core::sync::atomic::Ordering::Relaxed;
 
