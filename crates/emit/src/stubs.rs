@@ -51,7 +51,8 @@ pub(crate) enum Stub {
     LookUp,
     /// The same after a return; goes to where the call's return leads.
     Land,
-    /// A path is to be counted in the path table; only in copies that are never left.
+    /// A path, or whom a call calls, is to be counted in the path table; only in copies that are
+    /// never left.
     CountPath,
     /// Bytes are accessed that are not where the data cache was used last; likewise.
     Access,
@@ -116,7 +117,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
         None => [look_up; 2],
     };
     let count_path = chunk.position();
-    if probe.has_paths() && !probe.traces_paths() {
+    if probe.has_paths() && !probe.traces_paths() || probe.has_callees() {
         exact::hashed::write_count_stub(chunk, probe);
     }
     let access = chunk.position();

@@ -344,7 +344,7 @@ fn mode(plan: &Plan, checks: u32) -> attach::Mode {
                 emit::Counting::TracedPaths => Noted::Words,
                 _ => values.map_or(Noted::Nothing, Noted::Values),
             };
-            attach::Mode::Exact { metric, noted }
+            attach::Mode::Exact { metric, noted, keeps_paths: exact.counting.has_paths() }
         }
     }
 }

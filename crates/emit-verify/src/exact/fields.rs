@@ -356,6 +356,11 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
         _ => return None,
     };
     exact.entry = PathEntry::Unknown;
+    if let End::Callee(key) = end {
+        // The stub may have counted the path before, and comes back once more.
+        exact.is_back = false;
+        return exact.done.callee.replace(key).is_none().then_some(());
+    }
     exact.done.is_timed = is_timed;
     exact.done.end.is_none().then(|| exact.done.end = Some(end))
 }
@@ -380,7 +385,8 @@ fn jump(state: &mut State, field: Field) -> Option<Step> {
 /// Back from counting a path, once. However it was counted, all that is needed from here on is
 /// where it was saved.
 fn back(state: &mut State) -> Option<()> {
-    let is_first = state.exact.done.end.is_some() && !std::mem::replace(&mut state.exact.is_back, true);
+    let has_counted = state.exact.done.end.is_some() || state.exact.done.callee.is_some();
+    let is_first = has_counted && !std::mem::replace(&mut state.exact.is_back, true);
     [RAX, RCX, RDX].into_iter().for_each(|number| state.registers[number] = Value::Junk);
     state.flags = Flags::Junk;
     state.exact.sampling = Sampling::Unknown;

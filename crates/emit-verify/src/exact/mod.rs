@@ -22,6 +22,7 @@
 //!   it is taken, it is of that path.
 //! * **A trace of paths** ([`trace`]). A path that ends appends itself to the buffer of events, and
 //!   nothing is left there half done.
+//! * **Callees.** An indirect call counts its target before it is made, under its own key.
 //! * **Remembered targets** are used only after a comparison, and written only by whoever has taken
 //!   the first cell, twin first.
 //! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that

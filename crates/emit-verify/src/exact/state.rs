@@ -53,6 +53,8 @@ pub(crate) enum Known {
     /// The same with the thread's context in place of the function.
     HighContext,
     ContextPathKey(Frame),
+    /// The key of an indirect call in the upper half, and the target's lower half in the other.
+    CalleeKey(u32),
     /// From the hash of that to the offset of an entry of the path table.
     Factor,
     PathHash,
@@ -217,6 +219,8 @@ pub(crate) enum End {
     Table(u32, Frame),
     /// The same by the thread's context.
     OfContext(Frame),
+    /// No path, but the target of the indirect call with this key.
+    Callee(u32),
     /// Not counted, because no sample is wanted of it.
     Passed,
 }
@@ -228,6 +232,8 @@ pub(crate) struct Done {
     pub cells: [Option<u32>; 2],
     pub frame: Frame,
     pub end: Option<End>,
+    /// The key of the indirect call that has counted its target.
+    pub callee: Option<u32>,
     pub context: Context,
     /// Cycles were charged to the context before it changed.
     pub is_charged: bool,
@@ -243,6 +249,7 @@ impl Done {
         cells: [None; 2],
         frame: Frame::Kept(0),
         end: None,
+        callee: None,
         context: Context::Kept,
         is_charged: false,
         clock: Clock::Kept,

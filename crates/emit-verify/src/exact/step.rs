@@ -3,8 +3,8 @@
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::LANDING;
 use wire::exact::{
-    CONTEXT_BYTES, FRAME_MASK, FRONT_PATHS, N_FRONT_PATHS, N_PATH_ENTRIES, PathEntry as TableEntry, RETURN_MASK,
-    RETURN_SHIFT,
+    CALLEE, CONTEXT_BYTES, FRAME_MASK, FRONT_PATHS, N_FRONT_PATHS, N_PATH_ENTRIES, PathEntry as TableEntry,
+    RETURN_MASK, RETURN_SHIFT,
 };
 
 use super::state::{Claim, Context, ContextSearch, End, Frame, Known, Outcome, PathEntry};
@@ -248,12 +248,15 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         Code::Or_rm64_r64 => match (known(state, first)?, known(state, second)?) {
             (Known::Frame(path), Known::HighKey(key)) => sets(first, Known::PathKey(key, path))?,
             (Known::Frame(path), Known::HighContext) => sets(first, Known::ContextPathKey(path))?,
+            (Known::ReturnTag, Known::HighKey(key)) => {
+                sets(first, Known::CalleeKey(key)).filter(|_| key & CALLEE != 0)?
+            }
             (Known::Context(context), Known::HighKey(key)) => sets(first, Known::ContextKey(key, context))?,
             (Known::ReturnTag, Known::HighDistance) => sets(first, Known::NewReturnEntry)?,
             _ => return None,
         },
         Code::Imul_r64_rm64 if known(state, first)? == Known::Factor => match known(state, second)? {
-            Known::PathKey(..) | Known::ContextPathKey(_) => sets(first, Known::PathHash)?,
+            Known::PathKey(..) | Known::ContextPathKey(_) | Known::CalleeKey(_) => sets(first, Known::PathHash)?,
             Known::ContextKey(..) => sets(first, Known::ContextHash)?,
             _ => return None,
         },
@@ -315,6 +318,7 @@ pub(super) fn path_of(key: Value) -> Option<End> {
     match key {
         Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
         Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
+        Value::Exact(Known::CalleeKey(key)) => Some(End::Callee(key)),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@ use flow::graph::{BlockId, EdgeId};
 use flow::{FunctionFlow, Transfer};
 use iced_x86::Code;
 use image::Svma;
+use wire::exact::CALLEE;
 use wire::recovery::kind;
 use wire::sample::EndReason;
 
@@ -179,6 +180,16 @@ impl Walker<'_, '_> {
         Ok(Done { context: Context::Child(key), ..done })
     }
 
+    /// What the indirect call at `at` counts its target by, if it must.
+    fn callees_key(&mut self, at: Original) -> Result<Option<u32>, Fault> {
+        if !self.module.options.probe.has_callees() {
+            return Ok(None);
+        }
+        self.n_listed += 1;
+        let key = self.cells.key_of(CellKind::Callees, at.0).ok_or(Fault::Cells)?;
+        Ok(Some(CALLEE | key))
+    }
+
     /// The block behind a call, if it is copied with the function and the call returns there.
     fn return_site(&self, id: BlockId) -> Option<BlockId> {
         let edge = self.edge_of_kind(id, EdgeKind::Call)?;
@@ -233,6 +244,7 @@ impl Walker<'_, '_> {
         let mut done = self.duties.done_on(edge);
         if matches!(change, Change::Push(_)) {
             done = self.done_by_call(id, site.original, done)?;
+            done.callee = self.callees_key(site.original)?;
         }
         let duty = Duty { leaves, by_table, ..Duty::elsewhere(done) };
         let state = State::clean(Point::At(site.original), self.with_unseen_flags(live));
