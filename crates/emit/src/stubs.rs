@@ -34,7 +34,7 @@ use wire::thread::{offset, thread_state};
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Chunk, Original};
 use crate::exact;
-use crate::{Options, cache, probe};
+use crate::{Options, Trigger, cache, probe};
 
 /// Code that all functions of a module share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let exit = chunk.position();
     let leave = if probe.stays() { write_exit_to_gate(chunk) } else { write_exit(chunk) };
     let miss = write_departure(chunk, EndReason::NoCopy, leave);
-    let has_full = !probe.stays() || probe.trigger().is_some();
+    let has_full = !probe.stays() || probe.trigger().is_some_and(Trigger::records);
     let full = if has_full { write_departure(chunk, EndReason::BufferFull, leave) } else { miss };
     let outside = write_departure(chunk, EndReason::Outside, leave);
     let version = probe.version();

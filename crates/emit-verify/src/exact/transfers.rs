@@ -12,7 +12,7 @@ use wire::recovery::kind;
 use wire::sample::EndReason;
 
 use super::duties::Duty;
-use super::state::{Clock, Context, Done, Frame, Known, Left};
+use super::state::{Clock, Context, Done, Frame, Known, Left, Switch};
 use super::step::TABLE_ENTRY_BYTES;
 use crate::Fault;
 use crate::block::Site;
@@ -163,6 +163,7 @@ impl Walker<'_, '_> {
         if landing.is_none() && goal == Goal::Block {
             return Err(Fault::Transfer { at: site.copy });
         }
+        landing.iter().for_each(|landing| self.note_call(id, landing));
         self.come_back(id, next)
     }
 
@@ -221,7 +222,9 @@ impl Walker<'_, '_> {
         }
         duty.behind = duty.behind.map(|done| Done { is_charged, ..done });
         let landing = self.walk(at, state, &Task { pending: Pending::Nothing, goal: Goal::Block, duty })?;
-        landing.map(drop).ok_or(Fault::Transfer { at })
+        let landing = landing.ok_or(Fault::Transfer { at })?;
+        self.note_way(id, &landing);
+        Ok(())
     }
 
     /// A return, or a computed call or jump.
@@ -252,6 +255,7 @@ impl Walker<'_, '_> {
         if by_table {
             self.check_row(id, site.copy)?;
             self.check_foreign_targets(id, site.copy)?;
+            self.note_table(id);
         }
         match change {
             Change::Push(next) => self.come_back(id, next),
@@ -283,6 +287,9 @@ impl Walker<'_, '_> {
     ) -> Result<(), Fault> {
         if state.why.is_some() != state.has_ended || state.has_ended && state.end_reason != state.why {
             return Err(Fault::Reason { at, reason: state.end_reason });
+        }
+        if state.exact.switch != Switch::No {
+            return self.check_switch(at, state, task, before);
         }
         // A system call that the gate makes has not been made, nor what comes behind it.
         let is_system_call = matches!(task.pending, Pending::SystemCall { .. });
