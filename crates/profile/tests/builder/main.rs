@@ -6,6 +6,7 @@ mod conservation;
 mod program;
 mod replay;
 mod scale;
+mod shared_block;
 mod ticks;
 mod transitions;
 mod truth;
