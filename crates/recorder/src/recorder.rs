@@ -20,13 +20,8 @@ use crate::perturbation::{self, Perturbation, Taken};
 use crate::plan::{BurstProbe, Bursts, Counted, Mode, Plan, Sampling};
 use crate::requests::Requests;
 use crate::runtime_file;
-use crate::session::{Session, interval_ns};
+use crate::session::{SHORTEST_NAP, Session, interval_ns};
 use crate::translation;
-
-const LONGEST_NAP: Duration = Duration::from_millis(10);
-const SHORTEST_NAP: Duration = Duration::from_millis(1);
-/// A ring of values or of paths that nobody reads makes the program wait.
-const STREAM_NAP: Duration = Duration::from_micros(200);
 
 /// A recording in progress.
 #[derive(Debug)]
@@ -187,24 +182,24 @@ impl Recorder {
             return Progress::Stopped;
         }
         let has_samples = self.session.step();
-        let plan = &self.session.plan;
-        self.nap = match plan.mode {
-            // The program waits for answers.
-            Mode::Counted(_) => STREAM_NAP,
-            Mode::Exact(_) | Mode::Pep(_) if plan.noting.is_some() || plan.mode.traces_paths() => STREAM_NAP,
-            Mode::Exact(_) | Mode::Pep(_) => SHORTEST_NAP,
-            Mode::Bursts(_) if has_samples => SHORTEST_NAP.max(self.nap / 2),
-            Mode::Bursts(_) => (self.nap * 2).min(LONGEST_NAP),
-        };
+        self.nap = self.session.next_nap(self.nap, has_samples);
         Progress::Running
     }
 
-    /// Waits until the next step is due, or the program ends.
-    pub fn wait(&self) {
-        if self.exit.is_none() {
-            self.target.wait_for(self.nap);
-        } else {
+    /// Waits until the next step is due, or something happens that should not wait: a process joins
+    /// or ends, a signal comes.
+    pub fn wait(&mut self) {
+        if self.exit.is_some() {
             std::thread::sleep(SHORTEST_NAP);
+            return;
+        }
+        // What happens often is answered at intervals.
+        let first = self.nap.min(SHORTEST_NAP);
+        self.target.wait_for(first, &[]);
+        let rest = self.nap - first;
+        if !rest.is_zero() {
+            self.target.wait_for(rest, &self.session.wakening());
+            self.session.clear_wakening();
         }
     }
 

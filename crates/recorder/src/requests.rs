@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use attach::{PassingOn, Signals, Target};
-use signal_hook::consts::{SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
 use crate::error::{Error, Result};
+use crate::wake::{self, Wakening, Waker};
 
 /// What has been asked for and not been done yet.
 #[derive(Debug, Clone)]
@@ -16,17 +17,32 @@ pub struct Requests {
     start: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     signals: Arc<Signals>,
+    waker: Waker,
+    wakening: Wakening,
 }
 
 impl Requests {
     /// Signals that whoever started strobe wants ignored (`nohup` does that) stay ignored.
     pub fn listen(ignored: u64) -> Result<Requests> {
         let signals = Signals::catch(ignored)?;
-        let requests = Requests { start: Arc::default(), stop: Arc::default(), signals };
+        let (waker, wakening) = wake::pair()?;
+        let requests = Requests { start: Arc::default(), stop: Arc::default(), signals, waker, wakening };
         flag::register(SIGUSR1, Arc::clone(&requests.start))
             .and_then(|_| flag::register(SIGUSR2, Arc::clone(&requests.stop)))
             .map_err(Error::io("cannot listen to signals"))?;
+        // The last: the program has stopped.
+        [SIGUSR1, SIGUSR2, SIGCHLD].into_iter().try_for_each(|signal| requests.waker.wake_at(signal))?;
         Ok(requests)
+    }
+
+    /// What ends naps before their time.
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// What a nap watches.
+    pub fn wakening(&self) -> &Wakening {
+        &self.wakening
     }
 
     pub fn take_start(&self) -> bool {

@@ -16,15 +16,16 @@
 //! | `code_map` | the code of all modules, numbered |
 //! | `trie`, `links` | paths as they were met, and what each step means |
 //! | `walk` | the walk through a burst: frames, paths, checks |
-//! | `contexts`, `loops`, `histories` | what else a walk counts |
+//! | `contexts`, `loops`, `nests`, `histories` | what else a walk counts |
 //! | `events` | numbers for what is counted; the counts of a burst |
 //! | `tick_places`, `suffix`, `ways`, `precision` | where ticks hit within functions, and what that says of time there |
-//! | `strata`, `phases`, `weights`, `path_weights`, `time` | the estimator |
+//! | `strata`, `cell_index`, `phases`, `weights`, `path_weights`, `time` | the estimator |
 //! | `chance` | how sure counts are so far |
 //! | `time_model`, `predictor`, `durations`, `doubt` | native durations of bursts |
 //! | `assemble` | the profile's tables |
 
 mod assemble;
+mod cell_index;
 mod chance;
 mod code_map;
 mod contexts;
@@ -35,6 +36,7 @@ mod histories;
 mod ids;
 mod links;
 mod loops;
+mod nests;
 mod path_weights;
 mod phases;
 mod pipeline;
@@ -63,6 +65,7 @@ use self::events::{Event, Events, Tally};
 use self::histories::Histories;
 use self::ids::{ContextKey, EventId, StratumId};
 use self::loops::Loops;
+use self::nests::Nests;
 use self::pipeline::Pipeline;
 use self::predictor::Predictor;
 use self::strata::{Count, Strata};
@@ -265,6 +268,7 @@ struct Known {
     code: CodeMap,
     events: Events,
     histories: Histories,
+    nests: Nests,
     /// Edges that end paths.
     back_edges: FxHashSet<EventId>,
 }
