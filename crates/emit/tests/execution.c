@@ -4,10 +4,11 @@
 //
 // usage: execution COPY ENTRIES RUNS RECORDS [MAX_STEPS]
 // COPY holds the bytes of the copy, ENTRIES pairs of 32-bit numbers: original address less LO, and
-// entry of the map; SPAN more is the same in the map of checking copies. RUNS holds the rules of recovery. The records of the last burst go to RECORDS.
-// With MAX_STEPS, every function is also single-stepped in the copy and sent back after 1, 2, 3...
-// steps. With AREA_AT, the copy is one that is never left; with N_EVENTS, too, one of bursts that
-// notes events; with N_CHECK, two that lead to each other.
+// entry of the map; SPAN more is the same in the map of checking copies. RUNS holds the rules of
+// recovery. The records of the last burst go to RECORDS. With MAX_STEPS, every function is also
+// single-stepped in the copy and sent back after 1, 2, 3... steps. With AREA_AT, the copy is one
+// that is never left; with N_EVENTS, too, one of bursts that notes events; with N_CHECK, two that
+// lead to each other.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

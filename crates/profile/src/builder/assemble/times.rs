@@ -8,9 +8,9 @@
 //!    into it say, by how often they were taken and what the instruction takes that is last before
 //!    them. At the entry of a function and behind a call, the instruction before is in another
 //!    function; such ticks stay where they are.
-//! 2. **Path.** The tick's time goes to the paths that have its block and go on as its burst did, by
-//!    how often each ran, and by what followed ([`super::tick_paths`]). Executions of the block that
-//!    are on no path that was seen whole have their part, which is nobody's.
+//! 2. **Path.** The tick's time goes to the paths that have its block and go on as its burst did,
+//!    by how often each ran, and by what followed ([`super::tick_paths`]). Executions of the block
+//!    that are on no path that was seen whole have their part, which is nobody's.
 //! 3. **Shrinkage.** Where ticks are few, shares within a function are drawn towards executed
 //!    instructions, as far as the ticks of the whole program say that these can be trusted
 //!    ([`Precision`]).
