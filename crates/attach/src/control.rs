@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::control::{
-    Control, FILE_BYTES, KNOWN_PLACES_OFFSET, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason,
+    Control, ENTERS_ANYWHERE, FILE_BYTES, KNOWN_PLACES_OFFSET, MAX_MODULES, MODULES_OFFSET, ModuleSlot, NativeReason,
     SYSTEM_CALLS_BYTES, SYSTEM_CALLS_OFFSET, SYSTEM_CALLS_THAT_LEAVE, SYSTEM_CALLS_THAT_LEAVE_EXACT, TickPlace,
 };
 use wire::events::{filling, known_place_slots};
@@ -124,13 +124,17 @@ impl ControlFile {
                 self.set_path_ends(ends);
                 self.set_values(values.as_ref());
             }
-            Mode::Exact { metric, noted } => {
+            Mode::Exact { metric, noted, keeps_paths } => {
+                if !keeps_paths {
+                    field32!(self, exact.is_on).store(ENTERS_ANYWHERE, Ordering::Relaxed);
+                }
                 let counts_misses = *metric == MetricSource::CacheMisses;
                 field32!(self, exact.counts_misses).store(counts_misses.into(), Ordering::Relaxed);
                 self.set_path_ends(&PathEnds::ALL);
                 self.set_noted(noted);
             }
             Mode::Counted { n_check, n_instr, noted } => {
+                field32!(self, exact.is_on).store(ENTERS_ANYWHERE, Ordering::Relaxed);
                 field32!(self, trigger.n_check).store(*n_check, Ordering::Relaxed);
                 field32!(self, trigger.n_instr).store(*n_instr, Ordering::Relaxed);
                 self.set_path_ends(&PathEnds::ALL);

@@ -176,10 +176,16 @@ impl Reader {
         let records_end = (records_at + 4 * u64::from(header.n_records)).next_multiple_of(8);
         let stack = area.segment_words(segment, start..records_at)?;
         let records = area.segment_words(segment, records_at..records_end)?;
-        self.stack.clear();
-        self.stack.extend(stack.iter().flat_map(|word| load(word).to_le_bytes()));
-        self.records.clear();
-        self.records.extend(records.iter().map(load).flat_map(|word| [word as u32, (word >> 32) as u32]));
+        // Both are long: whole words are copied, and no length is looked at for each.
+        self.stack.resize(8 * stack.len(), 0);
+        for (bytes, word) in self.stack.chunks_exact_mut(8).zip(stack) {
+            bytes.copy_from_slice(&load(word).to_le_bytes());
+        }
+        self.records.resize(2 * records.len(), 0);
+        for (pair, word) in self.records.chunks_exact_mut(2).zip(records) {
+            let word = load(word);
+            pair.copy_from_slice(&[word as u32, (word >> 32) as u32]);
+        }
         self.records.truncate(header.n_records as usize);
         Some(SampleRef { header, stack: &self.stack, records: &self.records })
     }

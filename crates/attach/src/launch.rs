@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ use crate::process::open_pidfd;
 use crate::signals;
 
 const PRELOAD: &str = "LD_PRELOAD";
+/// Longest wait for a program whose end shows in no descriptor.
+const LONGEST_BLIND_WAIT: Duration = Duration::from_millis(10);
 /// Bytes that separate paths in `LD_PRELOAD`, or parts of the session variable.
 const SEPARATORS: &[u8] = b" \t\n:;";
 
@@ -320,13 +322,15 @@ impl Target {
         self.reap(libc::WNOHANG | libc::WUNTRACED)
     }
 
-    /// Waits until the program has ended, or for this long.
-    pub fn wait_for(&self, timeout: Duration) {
+    /// Waits until the program has ended, one of `others` becomes readable, or for this long.
+    pub fn wait_for(&self, timeout: Duration, others: &[BorrowedFd<'_>]) {
+        let own = self.pidfd.as_ref().map(|pidfd| pidfd.as_fd());
+        // On kernels that cannot tell of its end, somebody has to look for it.
+        let timeout = if own.is_some() { timeout } else { timeout.min(LONGEST_BLIND_WAIT) };
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
-        match &self.pidfd {
-            Some(pidfd) => drop(poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], Some(&timeout))),
-            None => drop(poll(&mut [], Some(&timeout))),
-        }
+        let mut fds: Vec<PollFd<'_>> =
+            own.iter().chain(others).map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let _ = poll(&mut fds, Some(&timeout));
     }
 
     /// Returns whether a shell or a terminal has stopped the program and with it the agent's

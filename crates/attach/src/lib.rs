@@ -64,7 +64,7 @@ pub use own::{die_by, stop, time_stamp};
 pub use perf::PerfTicks;
 pub use place::{FirstCounters, Placed, Reserved};
 pub use process::{PathCount, Process};
-pub use procfs::{CpuTime, Hindrance};
+pub use procfs::Hindrance;
 pub use settings::{EventSettings, MetricSource, Mode, Noted, PathEnds, Settings};
 pub use signals::{PassingOn, Signals};
 pub use thread_exits::ThreadExitRecord;

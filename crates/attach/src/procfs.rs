@@ -10,17 +10,6 @@ use wire::control::TIMER_SIGNAL;
 use crate::error::{Error, Result, Step};
 use crate::process::Process;
 
-/// CPU time of a process since it started, over all its threads, ended ones included.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CpuTime {
-    /// Time on a CPU, exact.
-    pub total_ns: u64,
-    /// Of that, in user mode, in units of the kernel's clock tick.
-    pub user_ns: u64,
-    /// Of that, in the kernel, in units of the kernel's clock tick.
-    pub system_ns: u64,
-}
-
 /// Signals of a process or thread, bit `n - 1` for signal `n`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct SignalState {
@@ -86,19 +75,12 @@ impl Process {
         })
     }
 
-    /// CPU time used so far.
+    /// CPU time since it started, exact, over all its threads, ended ones included.
     ///
     /// # Errors
     /// When the process is gone.
-    pub fn cpu_time(&self) -> Result<CpuTime> {
-        let stat = read(self.pid(), "stat")?;
-        let (user, system) = clock_ticks(&stat).unwrap_or((0, 0));
-        let ns_per_tick = 1_000_000_000 / clock_ticks_per_second();
-        Ok(CpuTime {
-            total_ns: process_cpu_ns(self.pid()).step("CPU clock of the process")?,
-            user_ns: user * ns_per_tick,
-            system_ns: system * ns_per_tick,
-        })
+    pub fn cpu_ns(&self) -> Result<u64> {
+        process_cpu_ns(self.pid()).step("CPU clock of the process")
     }
 
     /// Threads that block the tick signal and so get no ticks.
@@ -129,20 +111,6 @@ fn signal_state(status: &str) -> SignalState {
     SignalState { blocked: mask("SigBlk:"), caught: mask("SigCgt:") }
 }
 
-/// User and system time. The second field is the program's name in parentheses and may contain
-/// anything.
-fn clock_ticks(stat: &str) -> Option<(u64, u64)> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
-fn clock_ticks_per_second() -> u64 {
-    // SAFETY: no memory is involved.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).unwrap_or(100).max(1)
-}
-
 fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut clock = 0;
@@ -162,13 +130,6 @@ fn process_cpu_ns(pid: u32) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stat_with_a_nasty_name() {
-        let stat = "42 (a) b 1 2) R 1 42 42 0 -1 4194304 100 0 0 0 17 5 0 0 20 0 1 0 100 1000 10";
-        assert_eq!(clock_ticks(stat), Some((17, 5)));
-        assert_eq!(clock_ticks("nothing"), None);
-    }
 
     #[test]
     fn masks() {

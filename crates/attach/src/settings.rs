@@ -38,6 +38,8 @@ pub enum Mode {
         metric: MetricSource,
         /// What copies note besides.
         noted: Noted,
+        /// Copies keep a path register, which fits at the starts of blocks only.
+        keeps_paths: bool,
     },
     /// Threads never leave the copies, of which there are two versions; a count of checks takes
     /// them from one to the other ([`wire::exact`]).

@@ -72,7 +72,7 @@ impl Walker<'_, '_> {
         let mut insn = Instruction::default();
         let mut end = leader.body;
         let needs = self.needs_behind_each(id);
-        self.block_end = block.range.end;
+        (self.block, self.block_end) = (Some(id), block.range.end);
         for number in 1..=block.n_insns {
             decoder.decode_out(&mut insn);
             let original = self.module.original(Svma(insn.ip()));
@@ -281,6 +281,7 @@ impl Walker<'_, '_> {
     /// Remembers a way from block to block.
     fn arrive(&mut self, from: BlockId, landing: Option<Landing>) {
         let Some(landing) = landing else { return };
+        self.note_way(from, &landing);
         match self.module.owned_block_at(self.id, self.module.base.offset(u64::from(landing.block.0))) {
             Some(to) => self.ways.direct.push(cycles::Way { from, to, is_checked: landing.is_checked }),
             None => drop(self.to_check.insert(landing.block)),

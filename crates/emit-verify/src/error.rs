@@ -73,6 +73,11 @@ pub enum Fault {
     },
     /// A cycle without a check.
     Cycle,
+    /// A last check that does not lead to the other version as it must.
+    Switch {
+        /// Where it is gone.
+        at: u32,
+    },
     /// Cells are listed twice, not at all, or for something that does not exist.
     Cells,
     /// The paths of a function cannot be counted as the copy lists them.
@@ -132,6 +137,7 @@ impl fmt::Display for Fault {
             Fault::Transfer { at } => write!(f, "copy+{at:#x}: leads to the wrong place"),
             Fault::Unchecked { at } => write!(f, "copy+{at:#x}: lacks a check"),
             Fault::Cycle => write!(f, "a cycle without a check"),
+            Fault::Switch { at } => write!(f, "copy+{at:#x}: leads to the other version in a wrong way"),
             Fault::Cells => write!(f, "cells are listed wrongly"),
             Fault::Paths => write!(f, "paths that cannot be counted as listed"),
             Fault::Counted { at } => write!(f, "copy+{at:#x}: something else is counted than must be"),

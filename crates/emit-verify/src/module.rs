@@ -9,7 +9,9 @@ use flow::graph::BlockId;
 use flow::{FunctionFlow, ModuleFlow, Transfer};
 use image::{Image, Svma};
 use rustc_hash::FxHashSet;
+use wire::sample::RECORD_ADDRESS_BITS;
 
+use super::SAMPLE;
 use super::liveness::Liveness;
 
 /// A module, and what the verifier knows about it.
@@ -161,6 +163,12 @@ impl<'a, 'data> Module<'a, 'data> {
     /// Returns the distance from the base of an address that is in reach.
     pub fn original(&self, at: Svma) -> Original {
         Original((at - self.base) as u32)
+    }
+
+    /// The record of a block, or the site of an instruction.
+    pub fn record(&self, block: Original) -> u32 {
+        let offset = SAMPLE.module_base - SAMPLE.cluster_lo + u64::from(block.0);
+        (self.options.cluster as u32) << RECORD_ADDRESS_BITS | offset as u32
     }
 
     /// Whether an instruction of the copy can have this address as an operand: in the image, or not

@@ -75,7 +75,7 @@ fn field(index: &Index<'_>, state: &mut State, insn: &Instruction) -> Option<Ste
     match insn.code() {
         Code::Mov_rm64_r64 => store(state, at, register(1)?)?,
         Code::Mov_rm32_r32 => store_low(state, at, register(1)?)?,
-        Code::Mov_r64_rm64 => load(state, register(0)?, at)?,
+        Code::Mov_r64_rm64 => load(state, register(0)?, at, exact::map_field(index.copy.probe(), state))?,
         Code::Mov_r32_rm32 if at == offset::N_SYSTEM_CALLS => state.registers[register(0)?] = Value::Count,
         Code::Mov_rm32_imm32 => store_constant(state, at, insn.immediate32())?,
         Code::Cmp_r64_rm64 => compare(state, register(0)?, at)?,
@@ -139,7 +139,7 @@ fn store_low(state: &mut State, at: u32, from: usize) -> Option<()> {
     Some(())
 }
 
-fn load(state: &mut State, to: usize, at: u32) -> Option<()> {
+fn load(state: &mut State, to: usize, at: u32, map: usize) -> Option<()> {
     if let Some((&mut saved, register)) = state.fields.saved(at) {
         state.registers[to] = Some(saved).filter(|&saved| register == to && state.is_right(to, saved))?;
         return Some(());
@@ -153,7 +153,7 @@ fn load(state: &mut State, to: usize, at: u32) -> Option<()> {
         offset::SYSTEM_CALL_START if to == RDX && state.fields.start == Value::Time => Value::Time,
         offset::SYSTEM_CALL_END if to == RAX && state.fields.end == Value::Time => Value::Time,
         offset::SYSTEM_CALL_CYCLES => Value::Cycles,
-        _ => Value::Map(cluster_field(at, std::mem::offset_of!(Cluster, map))?),
+        _ => Value::Map(cluster_field(at, map)?),
     };
     Some(())
 }

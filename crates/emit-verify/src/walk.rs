@@ -4,20 +4,20 @@ use emit::{Original, Probe};
 use flow::FunctionFlow;
 use flow::callgraph::FunctionId;
 use flow::cfg::EntryKind;
+use flow::graph::BlockId;
 use iced_x86::{Code, Register};
 use image::Svma;
 use rustc_hash::FxHashSet;
 use wire::recovery::kind;
-use wire::sample::RECORD_ADDRESS_BITS;
 
 use super::cycles::Ways;
 use super::events::Expected;
-use super::exact::{Cells, Duties, Duty};
+use super::exact::{Cells, Duties, Duty, Switch, Unchecked};
 use super::index::{Index, offset_of};
 use super::state::{Needs, Point, State};
 use super::step::{Step, step};
 use super::transfer::Pending;
-use super::{Fault, SAMPLE, VerifyError, body, recovery};
+use super::{Fault, VerifyError, body, recovery};
 use crate::module::Module;
 
 /// Instructions of one walk. The longest way, to a target that is in no cluster, has some hundred;
@@ -32,6 +32,8 @@ pub(super) struct Walker<'a, 'data> {
     pub id: FunctionId,
     pub function: Option<&'a FunctionFlow>,
     pub ways: Ways,
+    /// Ways without a check of their own, in copies whose checks lead to another version.
+    pub unchecked: Unchecked,
     /// Bytes of the copy, as bits.
     visited: Vec<u64>,
     pub n_blocks: usize,
@@ -50,7 +52,8 @@ pub(super) struct Walker<'a, 'data> {
     /// What the present walk must append to the buffer of events for the instruction that it starts
     /// behind.
     pub event: Option<Expected>,
-    /// Where the block in hand ends.
+    /// The block in hand, and where it ends.
+    pub block: Option<BlockId>,
     pub block_end: Svma,
 }
 
@@ -105,6 +108,7 @@ impl<'a, 'data> Walker<'a, 'data> {
             id: FunctionId(0),
             function: None,
             ways: Ways::default(),
+            unchecked: Unchecked::default(),
             visited: vec![0; index.code.len() / 64 + 1],
             n_blocks: 0,
             n_insns: 0,
@@ -116,6 +120,7 @@ impl<'a, 'data> Walker<'a, 'data> {
             row: None,
             n_landings: 0,
             event: None,
+            block: None,
             block_end: Svma(0),
         }
     }
@@ -160,6 +165,10 @@ impl<'a, 'data> Walker<'a, 'data> {
         if let Some(&unchecked) = unchecked {
             let at = self.index.leader(unchecked).map_or(0, |leader| leader.record);
             return Err(error(unchecked, Fault::Unchecked { at }));
+        }
+        if let Some(trigger) = self.module.options.probe.trigger() {
+            let cycle = self.unchecked.cycle(trigger.policy, &self.checking);
+            cycle.map_or(Ok(()), |at| Err(error(at, Fault::Cycle)))?;
         }
         if self.n_blocks != self.index.n_leaders() || self.n_insns != self.index.copy.lengths().len() {
             return Err(error(Original(0), Fault::StrayTwin));
@@ -208,7 +217,8 @@ impl<'a, 'data> Walker<'a, 'data> {
                 state.forget_rcx();
                 let may_land = before != Some(state.point) && (task.goal != Goal::BlockAgain || n_steps > 0);
                 if may_land && let Some(here) = self.landing(at, &state, task)? {
-                    if !state.is_restored() || state.why.is_some() || state.written.is_some() {
+                    let is_through = state.why.is_none() && state.written.is_none() && state.exact.switch == Switch::No;
+                    if !state.is_restored() || !is_through {
                         return Err(Fault::Clobbered { at });
                     }
                     self.check_writes(at, &state, &task.duty)?;
@@ -269,7 +279,7 @@ impl<'a, 'data> Walker<'a, 'data> {
         let here = Landing {
             block,
             place: if matches!(goal, Goal::Twin(..)) { Place::Within } else { Place::First },
-            is_checked: state.n_checks > 0,
+            is_checked: state.n_checks > 0 || state.exact.done.is_checked,
             looked_at_limit: state.looked_at_limit,
         };
         if let Goal::Twin(twin, original) = goal {
@@ -295,8 +305,7 @@ impl<'a, 'data> Walker<'a, 'data> {
 
     /// The record of a block, or the site of an instruction.
     pub fn record(&self, block: Original) -> u32 {
-        let offset = SAMPLE.module_base - SAMPLE.cluster_lo + u64::from(block.0);
-        (self.module.options.cluster as u32) << RECORD_ADDRESS_BITS | offset as u32
+        self.module.record(block)
     }
 
     /// Whether the rule at the twin of an instruction is that of the program's own state.

@@ -218,7 +218,7 @@ impl Function<'_, '_> {
             goes_on = self.write_body(&decoder, &insn, bytes);
             // Where a block goes on to the next one, what is alive is that one's affair.
             let live = alive.get(index as usize).copied().filter(|_| index + 1 < block.n_insns);
-            if goes_on && self.write_event(&insn, live) {
+            if goes_on && self.notes_in(id) && self.write_event(&insn, live) {
                 self.open_stretch = false;
             }
         }
@@ -246,10 +246,15 @@ impl Function<'_, '_> {
     fn write_what_is_before(&mut self, id: BlockId, index: u32, insn: &Instruction, alive: &[LiveSet]) {
         let before = index.checked_sub(1).and_then(|before| alive.get(before as usize).copied());
         let live = before.unwrap_or_else(|| self.needed_at(id));
-        let has_events = self.write_events_before(id, insn, live);
+        let has_events = self.notes_in(id) && self.write_events_before(id, insn, live);
         if self.write_accesses(id, insn, live) || has_events {
             self.open_stretch = false;
         }
+    }
+
+    /// Whether values are noted in a block.
+    fn notes_in(&self, id: BlockId) -> bool {
+        self.exact.as_ref().is_none_or(|plan| plan.notes(id))
     }
 
     fn site(&self, id: BlockId, depth: Depth) -> Site {

@@ -116,6 +116,12 @@ impl Probe {
         matches!(self, Probe::Exact(counting) if counting.has_call_sites())
     }
 
+    /// Whether indirect calls count whom they call.
+    #[must_use]
+    pub fn has_callees(self) -> bool {
+        matches!(self, Probe::Exact(counting) if counting.has_callees())
+    }
+
     /// What is added up, if anything is.
     #[must_use]
     pub fn metric(self) -> Option<Metric> {

@@ -34,7 +34,7 @@ use wire::thread::{offset, thread_state};
 use crate::asm::{Condition, Gpr};
 use crate::chunk::{Chunk, Original};
 use crate::exact;
-use crate::{Options, cache, probe};
+use crate::{Options, Trigger, cache, probe};
 
 /// Code that all functions of a module share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,8 @@ pub(crate) enum Stub {
     LookUp,
     /// The same after a return; goes to where the call's return leads.
     Land,
-    /// A path is to be counted in the path table; only in copies that are never left.
+    /// A path, or whom a call calls, is to be counted in the path table; only in copies that are
+    /// never left.
     CountPath,
     /// Bytes are accessed that are not where the data cache was used last; likewise.
     Access,
@@ -99,7 +100,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
     let exit = chunk.position();
     let leave = if probe.stays() { write_exit_to_gate(chunk) } else { write_exit(chunk) };
     let miss = write_departure(chunk, EndReason::NoCopy, leave);
-    let has_full = !probe.stays() || probe.trigger().is_some();
+    let has_full = !probe.stays() || probe.trigger().is_some_and(Trigger::records);
     let full = if has_full { write_departure(chunk, EndReason::BufferFull, leave) } else { miss };
     let outside = write_departure(chunk, EndReason::Outside, leave);
     let version = probe.version();
@@ -116,7 +117,7 @@ pub(crate) fn write(chunk: &mut Chunk, options: Options) -> Stubs {
         None => [look_up; 2],
     };
     let count_path = chunk.position();
-    if probe.has_paths() && !probe.traces_paths() {
+    if probe.has_paths() && !probe.traces_paths() || probe.has_callees() {
         exact::hashed::write_count_stub(chunk, probe);
     }
     let access = chunk.position();

@@ -4,10 +4,11 @@
 //
 // usage: execution COPY ENTRIES RUNS RECORDS [MAX_STEPS]
 // COPY holds the bytes of the copy, ENTRIES pairs of 32-bit numbers: original address less LO, and
-// entry of the map. RUNS holds the rules of recovery. The records of the last burst go to RECORDS.
-// With MAX_STEPS, every function is also single-stepped in the copy and sent back after 1, 2, 3...
-// steps. With AREA_AT, the copy is one that is never left; with N_EVENTS, too, one of bursts that
-// notes events.
+// entry of the map; SPAN more is the same in the map of checking copies. RUNS holds the rules of
+// recovery. The records of the last burst go to RECORDS. With MAX_STEPS, every function is also
+// single-stepped in the copy and sent back after 1, 2, 3... steps. With AREA_AT, the copy is one
+// that is never left; with N_EVENTS, too, one of bursts that notes events; with N_CHECK, two that
+// lead to each other.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -189,7 +190,13 @@ HARNESS static void empty_events(uint64_t room) {
 #endif
 
 HARNESS static long in_copy(long (*function)(long), long argument, uint32_t checks) {
+#ifdef N_CHECK
+    FIELD(uint32_t, N_CHECK) = checks;
+    FIELD(uint32_t, IS_INSTRUMENTED) = 0;
+    uint32_t entry = ((uint32_t *)MAP_AT)[(uintptr_t)function - LO + SPAN];
+#else
     uint32_t entry = ((uint32_t *)MAP_AT)[(uintptr_t)function - LO];
+#endif
     if (!(entry >> 31)) return -1;
     FIELD(uint64_t, CURSOR) = (uintptr_t)records;
     FIELD(uint64_t, LIMIT) = (uintptr_t)(records + (1 << 20) - 20000);
@@ -305,19 +312,20 @@ HARNESS static void set_up(char **arguments) {
     n_runs = len / sizeof *runs;
     struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
     if (sigaction(SIGTRAP, &action, 0)) exit(13);
-    uint32_t *map = mmap((void *)MAP_AT, 4ul * SPAN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0);
+    uint32_t *map = mmap((void *)MAP_AT, 2 * 4ul * SPAN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0);
     if (map != (void *)MAP_AT) exit(15);
     uint32_t *entries = load(arguments[2], &len, 0, PROT_READ);
     extern char __start_harness[], __stop_harness[];
     for (size_t i = 0; i < len / 8; i++) {
-        uintptr_t original = LO + entries[2 * i];
+        uintptr_t original = LO + entries[2 * i] % SPAN;
         if (original < (uintptr_t)__start_harness || original >= (uintptr_t)__stop_harness) map[entries[2 * i]] = entries[2 * i + 1];
     }
-    FIELD(uint64_t, CLUSTER) = LO;
-    FIELD(uint64_t, CLUSTER + 8) = SPAN;
-    FIELD(uint64_t, CLUSTER + 16) = MAP_AT;
-    FIELD(uint64_t, CLUSTER + 24) = COPY_AT - 0x80000000ul;
-    FIELD(uint64_t, CLUSTER + 32) = COPY_AT;
+    FIELD(uint64_t, CLUSTER_LO) = LO;
+    FIELD(uint64_t, CLUSTER_SPAN) = SPAN;
+    FIELD(uint64_t, CLUSTER_MAP) = MAP_AT;
+    FIELD(uint64_t, CLUSTER_CHECKING_MAP) = MAP_AT + 4ul * SPAN;
+    FIELD(uint64_t, CLUSTER_LEADER_BASE) = COPY_AT - 0x80000000ul;
+    FIELD(uint64_t, CLUSTER_COPY_BASE) = COPY_AT;
     FIELD(uint64_t, SYSTEM_CALLS_THAT_LEAVE) = (uintptr_t)leaving;
     FIELD(uint64_t, UNLOADS_PENDING) = (uintptr_t)&pending;
     if (syscall(SYS_arch_prctl, 0x1001, header)) exit(12); // ARCH_SET_GS
@@ -401,6 +409,49 @@ HARNESS int main(int n_arguments, char **arguments) {
         }
     }
     if (fclose(file)) return 18;
+    return recover_after_any_step(atol(arguments[5]));
+}
+#elif defined N_CHECK
+// Every function in the original, step by step, and then with all checks in the checking copy, and
+// with bursts between so many; and what was logged.
+HARNESS int main(int n_arguments, char **arguments) {
+    static const uint32_t counts[][2] = {{UINT32_MAX, 1}, {1, UINT32_MAX}, {1, 1}, {1, 3}, {3, 1}, {7, 5}, {2, 100}};
+    if (n_arguments < 6) return 9;
+    set_up(arguments);
+    struct sigaction action = {.sa_sigaction = on_native_step, .sa_flags = SA_SIGINFO};
+    if (sigaction(SIGTRAP, &action, 0)) return 13;
+    FILE *file = fopen(arguments[4], "wb");
+    if (!file) return 15;
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
+        long argument = work[i].small_argument, warm = work[i].function(argument);
+        memset(hits, 0, sizeof hits);
+        asm volatile("pushf\n orl $0x100, (%rsp)\n popf");
+        long expected = work[i].function(argument);
+        asm volatile("pushf\n andl $~0x100, (%rsp)\n popf");
+        uint64_t n_hits = 0;
+        for (uint32_t at = 0; at < SPAN; at++) n_hits += hits[at] != 0;
+        if (expected != warm || fwrite(&n_hits, 8, 1, file) != 1) return 16;
+        for (uint32_t at = 0; at < SPAN; at++) {
+            uint32_t pair[2] = {at, hits[at]};
+            if (hits[at] && fwrite(pair, sizeof pair, 1, file) != 1) return 16;
+        }
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+            uint64_t *end = (uint64_t *)(header + EVENTS_END), *start = end + (int64_t)EVENTS_EMPTY;
+            memset(start, 0, (size_t)(end - start) * 8);
+            FIELD(uint64_t, NEXT_EVENT) = EVENTS_EMPTY;
+            FIELD(uint32_t, N_INSTR) = counts[k][1];
+            if (in_copy(work[i].function, argument, counts[k][0]) != expected) {
+                printf("%s: DIFFERENT with %u and %u\n", work[i].name, counts[k][0], counts[k][1]);
+                return 1;
+            }
+            uint64_t n_words = FIELD(uint64_t, NEXT_EVENT) - EVENTS_EMPTY;
+            uint64_t facts[] = {counts[k][0], counts[k][1], FIELD(uint32_t, CHECKS), FIELD(uint32_t, IS_INSTRUMENTED), n_words};
+            if (fwrite(facts, sizeof facts, 1, file) != 1 || fwrite(start, 8, n_words, file) != n_words) return 17;
+        }
+    }
+    if (fclose(file)) return 18;
+    FIELD(uint64_t, NEXT_EVENT) = EVENTS_EMPTY;
+    FIELD(uint32_t, N_INSTR) = 5;
     return recover_after_any_step(atol(arguments[5]));
 }
 #elif defined AREA_AT

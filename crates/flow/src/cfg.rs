@@ -241,6 +241,9 @@ fn leaders(
     for &(at, _) in entries {
         mark(at, &mut leader);
     }
+    for index in listing.gap_roots().iter().copied().chain(listing.labelled()) {
+        leader[index as usize] = true;
+    }
     for (_, insn) in listing.iter() {
         let transfer = Transfer::of(insn);
         transfers.push(transfer);

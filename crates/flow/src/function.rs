@@ -172,12 +172,14 @@ impl<'a, 'data> Work<'a, 'data> {
             frames.flat_map(|frame| image.call_sites(frame).unwrap_or_default()).collect();
         call_sites.retain(|site| site.landing_pad.is_some());
         call_sites.sort_by_key(|site| site.range.start);
+        let mut listing = Listing::new(image, &ranges);
+        listing.label(pieces.labels());
         Work {
             knowledge,
             parts,
             entries,
             call_sites,
-            listing: Listing::new(image, &ranges),
+            listing,
             jumps: BTreeMap::new(),
             heights: OnceCell::new(),
             named_data: OnceCell::new(),

@@ -29,6 +29,11 @@ pub(crate) struct Listing<'data> {
     insns: Vec<Instruction>,
     /// Instructions from here on were found by filling gaps.
     first_gap_insn: usize,
+    /// Where decoding of gaps began: control comes there in ways that are not known, if at all.
+    gap_roots: Vec<InsnIndex>,
+    /// Addresses in the parts that the program keeps or computes, ascending: control may come there
+    /// by them.
+    labels: Vec<Svma>,
     /// Bytes in gaps that are neither padding nor instructions, or were declared data.
     data_bytes: u64,
     padding_bytes: u64,
@@ -55,6 +60,19 @@ impl<'data> Listing<'data> {
         Listing { parts, ..Listing::default() }
     }
 
+    /// Takes in the addresses that the program keeps or computes, ascending.
+    pub fn label(&mut self, labels: &[Svma]) {
+        for part in &self.parts {
+            let from = labels.partition_point(|&at| at < part.range.start);
+            self.labels.extend(labels[from..].iter().take_while(|&&at| at < part.range.end));
+        }
+    }
+
+    /// Instructions at such addresses.
+    pub fn labelled(&self) -> impl Iterator<Item = InsnIndex> {
+        self.labels.iter().filter_map(|&at| self.at(at))
+    }
+
     pub fn len(&self) -> usize {
         self.insns.len()
     }
@@ -69,6 +87,12 @@ impl<'data> Listing<'data> {
 
     pub fn is_gap(&self, index: InsnIndex) -> bool {
         index as usize >= self.first_gap_insn
+    }
+
+    /// First instructions of the code that no known flow reached. Padding may be before them, so
+    /// that no instruction comes right before.
+    pub fn gap_roots(&self) -> &[InsnIndex] {
+        &self.gap_roots
     }
 
     pub fn data_bytes(&self) -> u64 {
@@ -157,6 +181,9 @@ impl<'data> Listing<'data> {
             let mut pending = vec![base.offset(offset as u64)];
             while let Some(root) = pending.pop() {
                 self.follow(root, returns, &mut pending);
+            }
+            if self.insns.len() > before {
+                self.gap_roots.push(before as InsnIndex);
             }
             let undecodable = self.insns[before..].iter().filter(|insn| insn.code() == Code::INVALID);
             self.data_bytes += undecodable.map(|insn| insn.len() as u64).sum::<u64>();

@@ -130,6 +130,8 @@ fn scout_all(image: &Image<'_>, pieces: &mut Pieces, executor: &impl Executor) -
         scouted.extend(fresh.into_iter().flatten());
         let changed = pieces.add(image, &starts);
         if changed.is_empty() {
+            let computed = scouted.values().flat_map(|piece| &piece.pointers);
+            pieces.label(data_pointers.iter().map(|(_, at)| at).chain(computed).copied());
             return pieces.ids().filter_map(|id| scouted.remove(&pieces.get(id).range.start)).collect();
         }
         changed.iter().for_each(|start| drop(scouted.remove(start)));

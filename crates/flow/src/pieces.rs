@@ -61,6 +61,8 @@ pub(crate) enum Evidence {
 #[derive(Debug)]
 pub(crate) struct Pieces {
     pieces: Vec<Piece>,
+    /// Addresses in the middle of pieces that the program keeps or computes, ascending.
+    labels: Vec<Svma>,
 }
 
 impl Pieces {
@@ -78,7 +80,7 @@ impl Pieces {
                 pieces.insert(frame.range.start, piece);
             }
         }
-        let mut this = Pieces { pieces: pieces.into_values().collect() };
+        let mut this = Pieces { pieces: pieces.into_values().collect(), labels: Vec::new() };
         this.clip(image);
         let stated = |seed: &FunctionSeed| {
             let sources = if is_split_off(image, seed.start) { Sources::FDE } else { seed.sources };
@@ -121,6 +123,21 @@ impl Pieces {
         let is_same = |range: &SvmaRange| self.find(range.start).is_some_and(|id| self.get(id).range == *range);
         changed.extend(open_ended.iter().filter(|range| !is_same(range)).map(|range| range.start));
         changed
+    }
+
+    /// Takes in the addresses that the program keeps or computes. Those in the middle of pieces are
+    /// where control may come by them: labels of computed jumps, handlers of exceptions.
+    pub fn label(&mut self, addresses: impl IntoIterator<Item = Svma>) {
+        let is_inside = |&at: &Svma| self.find(at).is_some_and(|id| self.get(id).range.start != at);
+        let mut labels: Vec<Svma> = addresses.into_iter().filter(is_inside).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        self.labels = labels;
+    }
+
+    /// Addresses in the middle of pieces that the program keeps or computes, ascending.
+    pub fn labels(&self) -> &[Svma] {
+        &self.labels
     }
 
     /// Whether `at` lies in no piece, or in one whose end is only known to be before the next

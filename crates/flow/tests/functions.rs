@@ -204,3 +204,38 @@ fn bytes_that_are_no_code_are_counted() {
     assert_eq!(f.data_bytes, 7);
     assert!(f.is_complete());
 }
+
+/// A handler of exceptions as ocamlopt lays it out: no jump leads there, and padding is before it.
+#[test]
+fn code_behind_padding_that_nothing_leads_to_is_a_block() {
+    let body = "lea H(%rip),%rax; push %rax; call other; pop %rcx; jmp OUT\n.p2align 4\nH: mov $1,%eax; test %edi,%edi; jne OUT\nAFTER: xor %eax,%eax\nOUT: ret";
+    let fixture = Fixture::assemble(&format!("{}{}", routine("f", body), routine("other", "ret")));
+    let image = fixture.image();
+    let module = analyze(&image);
+    let f = function(&image, &module, "f");
+    let [handler, after] = addresses(&image, &["H", "AFTER"]).try_into().unwrap();
+    let block = f.cfg.block_at(handler).expect("a block starts at the handler");
+    assert_eq!(f.cfg.block(block).range.end, after);
+    assert!(f.cfg.graph.is_entry(block), "nothing known leads there");
+}
+
+/// Labels of an interpreter whose instructions hold addresses: nothing says which jump goes where,
+/// but control that falls into a label may also come there by its address.
+#[test]
+fn labels_whose_addresses_are_kept_start_blocks() {
+    let body = "push %rbx; mov (%rdi),%rax; jmp *%rax\nA: add $1,%esi\nB: add $2,%esi\nC: mov (%rdi),%rax; jmp *%rax";
+    let table = ".section .data.rel.ro,\"aw\"\n.p2align 3\n.globl T\nT: .quad A, B\n.text\n";
+    for by_code in [false, true] {
+        let body = if by_code { body.replace("push %rbx", "lea B(%rip),%rbx") } else { body.to_owned() };
+        let source = if by_code { routine("f", &body) } else { format!("{}{table}", routine("f", &body)) };
+        let fixture =
+            Fixture::assemble(&format!(".text\n.hidden A, B, C\n{}", source.replace("A:", ".globl A, B, C\nA:")));
+        let image = fixture.image();
+        let module = analyze(&image);
+        let f = function(&image, &module, "f");
+        let [a, b, c] = addresses(&image, &["A", "B", "C"]).try_into().unwrap();
+        assert!(starts(f).contains(&a) && starts(f).contains(&b), "{by_code}: {:?}", starts(f));
+        assert!(!starts(f).contains(&c), "{by_code}: the address of C is nowhere");
+        assert!(edges(f).contains(&(a, EdgeKind::FallThrough, Some(b))), "{by_code}: A goes on into B");
+    }
+}

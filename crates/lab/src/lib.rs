@@ -17,6 +17,7 @@
 //! - [`claims`]: what was published, what was promised, and what is measured.
 //! - [`accuracy`]: sampled profiles against exact ones.
 //! - [`peers`]: what other profilers cost and show.
+//! - [`planted`]: programs that know where their time goes.
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
@@ -38,6 +39,7 @@ pub mod oracle;
 pub mod peers;
 pub mod pep;
 pub mod pgo;
+pub mod planted;
 pub mod recording;
 pub mod resample;
 pub mod stratified;

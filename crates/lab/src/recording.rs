@@ -57,7 +57,7 @@ pub fn record(data: &Data, workload: &Workload, output: &Path, mode: Mode, seed:
         Ok(())
     };
     let manner = Manner { cpu_before: own_cpu_time(), ..Manner::default() };
-    let mut recorder = Recorder::start(plan, &Requests::none(), manner, &mut prepare)
+    let mut recorder = Recorder::start(plan, &Requests::none()?, manner, &mut prepare)
         .with_context(|| format!("{} cannot be recorded", workload.name))?;
     recorder.run()?;
     let mut recorded = recorder.finish(&Options::offline(recorder::cache::folder()))?;

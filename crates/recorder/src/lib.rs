@@ -39,6 +39,7 @@ mod session;
 mod sums;
 mod threads;
 mod translation;
+mod wake;
 
 pub use bursts::check::Findings;
 pub use bursts::tally::{Cost, Tally, Yields, end_reason_name, outcome_name};

@@ -50,7 +50,7 @@ pub fn run_alone(launch: &Launch, requests: &Requests) -> Result<Taken> {
         if target.take_stop_of_job() {
             attach::stop();
         }
-        target.wait_for(NAP);
+        target.wait_for(NAP, &[]);
     };
     if let Some(passing_on) = passing_on {
         passing_on.end();

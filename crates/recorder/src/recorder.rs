@@ -20,15 +20,12 @@ use crate::perturbation::{self, Perturbation, Taken};
 use crate::plan::{BurstProbe, Bursts, Counted, Mode, Plan, Sampling};
 use crate::requests::Requests;
 use crate::runtime_file;
-use crate::session::{Session, interval_ns};
+use crate::session::{SHORTEST_NAP, Session, interval_ns};
 use crate::translation;
 
-const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// Longest time that translations for the next run are waited for.
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
-const SHORTEST_NAP: Duration = Duration::from_millis(1);
-/// A ring of values or of paths that nobody reads makes the program wait.
-const STREAM_NAP: Duration = Duration::from_micros(200);
+const PREPARATION_NAP: Duration = Duration::from_millis(10);
 
 /// A recording in progress.
 #[derive(Debug)]
@@ -189,24 +186,24 @@ impl Recorder {
             return Progress::Stopped;
         }
         let has_samples = self.session.step();
-        let plan = &self.session.plan;
-        self.nap = match plan.mode {
-            // The program waits for answers.
-            Mode::Counted(_) => STREAM_NAP,
-            Mode::Exact(_) | Mode::Pep(_) if plan.noting.is_some() || plan.mode.traces_paths() => STREAM_NAP,
-            Mode::Exact(_) | Mode::Pep(_) => SHORTEST_NAP,
-            Mode::Bursts(_) if has_samples => SHORTEST_NAP.max(self.nap / 2),
-            Mode::Bursts(_) => (self.nap * 2).min(LONGEST_NAP),
-        };
+        self.nap = self.session.next_nap(self.nap, has_samples);
         Progress::Running
     }
 
-    /// Waits until the next step is due, or the program ends.
-    pub fn wait(&self) {
-        if self.exit.is_none() {
-            self.target.wait_for(self.nap);
-        } else {
+    /// Waits until the next step is due, or something happens that should not wait: a process joins
+    /// or ends, a signal comes.
+    pub fn wait(&mut self) {
+        if self.exit.is_some() {
             std::thread::sleep(SHORTEST_NAP);
+            return;
+        }
+        // What happens often is answered at intervals.
+        let first = self.nap.min(SHORTEST_NAP);
+        self.target.wait_for(first, &[]);
+        let rest = self.nap - first;
+        if !rest.is_zero() {
+            self.target.wait_for(rest, &self.session.wakening());
+            self.session.clear_wakening();
         }
     }
 
@@ -294,7 +291,7 @@ impl Recorded {
     pub fn prepare_next_run(&self) {
         let started = Instant::now();
         while self.prepares_next_run() && started.elapsed() < LONGEST_PREPARATION {
-            std::thread::sleep(LONGEST_NAP);
+            std::thread::sleep(PREPARATION_NAP);
         }
     }
 
@@ -353,7 +350,7 @@ fn mode(plan: &Plan, checks: u32) -> attach::Mode {
                 emit::Counting::TracedPaths => Noted::Words,
                 _ => values.map_or(Noted::Nothing, Noted::Values),
             };
-            attach::Mode::Exact { metric, noted }
+            attach::Mode::Exact { metric, noted, keeps_paths: exact.counting.has_paths() }
         }
     }
 }

@@ -5,35 +5,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use attach::{PassingOn, Signals, Target};
-use signal_hook::consts::{SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
 use crate::error::{Error, Result};
+use crate::wake::{self, Wakening, Waker};
 
 /// What has been asked for and not been done yet.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Requests {
     start: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     /// Signals of this process that are the program's.
     signals: Option<Arc<Signals>>,
+    waker: Waker,
+    wakening: Wakening,
 }
 
 impl Requests {
     /// Returns requests that nobody makes: this process keeps its signals to itself.
-    #[must_use]
-    pub fn none() -> Requests {
-        Requests::default()
+    pub fn none() -> Result<Requests> {
+        let (waker, wakening) = wake::pair()?;
+        Ok(Requests { start: Arc::default(), stop: Arc::default(), signals: None, waker, wakening })
     }
 
     /// Signals that whoever started strobe wants ignored (`nohup` does that) stay ignored.
     pub fn listen(ignored: u64) -> Result<Requests> {
         let signals = Signals::catch(ignored)?;
-        let requests = Requests { signals: Some(signals), ..Requests::none() };
+        let requests = Requests { signals: Some(signals), ..Requests::none()? };
         flag::register(SIGUSR1, Arc::clone(&requests.start))
             .and_then(|_| flag::register(SIGUSR2, Arc::clone(&requests.stop)))
             .map_err(Error::io("cannot listen to signals"))?;
+        // The last: the program has stopped.
+        [SIGUSR1, SIGUSR2, SIGCHLD].into_iter().try_for_each(|signal| requests.waker.wake_at(signal))?;
         Ok(requests)
+    }
+
+    /// What ends naps before their time.
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// What a nap watches.
+    pub fn wakening(&self) -> &Wakening {
+        &self.wakening
     }
 
     pub fn take_start(&self) -> bool {

@@ -62,7 +62,8 @@ pub struct Clusters(pub UnsafeCell<[Cluster; N_CLUSTERS]>);
 // SAFETY: written only by `session::attach`, before anything says that there is something to read.
 unsafe impl Sync for Clusters {}
 
-const NO_CLUSTER: Cluster = Cluster { lo: 0, span: 0, map: 0, checking_map: 0, leader_base: 0, copy_base: 0, copy_len: 0 };
+const NO_CLUSTER: Cluster =
+    Cluster { lo: 0, span: 0, map: 0, checking_map: 0, leader_base: 0, copy_base: 0, copy_len: 0 };
 
 // The environment, the machine and what is loaded.
 

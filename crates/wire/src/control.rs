@@ -119,8 +119,8 @@ in_parts! {
 
         /// Exact mode; see [`crate::exact`].
         exact: Exact at 136 {
-            /// Not zero: threads never leave the copies. Written by the agent before the process
-            /// joins.
+            /// Not zero: threads never leave the copies. [`ENTERS_ANYWHERE`]: if they have, they
+            /// may come back at any twin. Written by the agent before the process joins.
             is_on: AtomicU32,
             /// Times that a thread asked for copies of everything that is mapped; written by the
             /// runtime.
@@ -174,6 +174,10 @@ in_parts! {
         }
     }
 }
+
+/// In [`Exact::is_on`]: copies keep no path register, so that a thread which comes from elsewhere
+/// may enter them in the middle of a block.
+pub const ENTERS_ANYWHERE: u32 = 2;
 
 /// Where a tick finds a thread in exact mode.
 #[repr(u32)]

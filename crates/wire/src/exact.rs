@@ -48,6 +48,10 @@
 //! takes the context from it; if there is none yet, the gate makes one. Recursion is an entry whose
 //! context is that of an entry around it.
 //!
+//! **Callees.** An indirect call counts whom it calls in the path table, too: by a number of its
+//! own, with [`CALLEE`] set, in place of the function's, and the lower half of the target's address
+//! in place of the path's.
+//!
 //! **Metric.** What is added up on paths or in contexts is read from a counter that only goes up:
 //! that of the processor's time stamps, or [`crate::thread::DataCache::misses`], which counts the
 //! misses of a simulated data cache. The cache is the thread's own. A set has the addresses of its
@@ -179,6 +183,10 @@ pub const N_FRONT_PATHS: u32 = 1 << 17;
 pub const FRONT_PATHS: u32 = N_PATH_ENTRIES * size_of::<PathEntry>() as u32;
 /// Bytes of the path table.
 pub const PATHS_BYTES: u32 = FRONT_PATHS + N_FRONT_PATHS * size_of::<PathEntry>() as u32;
+
+/// Set in the upper half of the key of an entry that counts calls of a computed target: the rest of
+/// that half is the number of the call, and the lower half is that of the target's address.
+pub const CALLEE: u32 = 1 << 31;
 
 /// Entries that may be in use; beyond that, paths that are not in the table are counted as lost.
 pub const MAX_PATH_ENTRIES: u32 = N_PATH_ENTRIES / 4 * 3;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use profile::Profile;
-use profile::model::{ContextId, ContextPath};
+use profile::model::{ContextId, ContextPath, FunctionId};
 
 use crate::build::Program;
 use crate::exact::counted_with;
@@ -246,5 +246,32 @@ fn samples_find_their_callers() {
             let expected = format!("{root} large aligned {leaf}");
             assert!(ticks.get(&expected).is_some_and(|&found| found > all / 10), "{expected}; of {ticks:#?}");
         }
+    }
+}
+
+/// Who calls whom is known of indirect calls, too, whatever is counted; of direct ones wherever
+/// blocks or call sites are.
+#[test]
+fn calls_have_their_callees() {
+    let flags = ["-O1", "-fno-ipa-icf"];
+    let executable = Program::new("call_sites.c").flags(&flags).build();
+    let (through_pointer, all) = ([117.0].as_slice(), [60.0, 117.0, 117.0].as_slice());
+    let cases: [(&[&str], &[f64]); 5] = [
+        (&["--exact=blocks"], all),
+        (&["--exact=paths"], all),
+        (&["--exact=contexts"], through_pointer),
+        (&["--exact=contexts", "--per-call-site"], all),
+        (&["--exact=context-paths", "--per-call-site"], all),
+    ];
+    for (options, expected) in cases {
+        let profile = counted_with(&executable, options);
+        let name = |function: FunctionId| profile.functions[function.index()].name.as_str();
+        let of_middle = profile.calls.iter().filter(|call| {
+            let caller = profile.blocks[call.site.index()].function;
+            !call.is_tail && name(caller) == "middle" && name(call.callee) == "leaf"
+        });
+        let mut counts: Vec<f64> = of_middle.map(|call| call.count.value).collect();
+        counts.sort_by(f64::total_cmp);
+        assert_eq!(counts, expected, "{options:?}");
     }
 }

@@ -65,6 +65,20 @@ fn known_numbers_come_out() {
     }
 }
 
+/// Control that comes by addresses which the program keeps stays in copies.
+#[test]
+fn labels_reached_by_their_addresses_are_counted() {
+    let executable = Program::new("labels.c").flags(&["-O1"]).build();
+    for what in ["--exact=blocks", "--exact=paths"] {
+        let profile = counted(&executable, what);
+        for (name, expected) in [("handled", 1000.0), ("doubled", 4000.0), ("stepped", 8000.0)] {
+            let function = profile.functions.iter().find(|function| function.name == name);
+            let entries = function.unwrap_or_else(|| panic!("{what}: no {name}")).entries.value;
+            assert_eq!(entries, expected, "{what}: {name}");
+        }
+    }
+}
+
 #[test]
 fn two_runs_count_the_same() {
     let executable = program();

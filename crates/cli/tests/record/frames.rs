@@ -35,6 +35,35 @@ fn a_call_made_natively_takes_no_other_functions_path() {
     );
 }
 
+/// A thread that has left the copies comes back at a tick, wherever it is, and what it calls then
+/// is called by who is still active.
+#[test]
+fn a_thread_comes_back_in_the_middle_of_a_block() {
+    const ROUNDS: f64 = 400_000.0;
+    let executable = Program::new("astray.c").flags(&["-O1"]).build();
+    let profile = |what: &str| {
+        let outcome = finish(what, start_recorded(&executable, &[what]));
+        assert_eq!(outcome.ended, Ended { code: 0 }, "{}", outcome.stderr);
+        let file = executable.beside("profile");
+        assert_ne!(store::facts(&file).expect("facts")["native_excursions"], "0", "{}", outcome.stderr);
+        store::open(&file).expect("a profile")
+    };
+    let blocks = profile("--exact=blocks");
+    let rounds = blocks.blocks.iter().filter(|block| block.n_insns > 1000).map(|block| block.count.value);
+    let rounds: f64 = rounds.sum();
+    assert!((ROUNDS / 2.0..=ROUNDS).contains(&rounds), "{rounds} rounds were counted");
+
+    let contexts = profile("--exact=contexts");
+    let name = |row: &profile::model::Context| contexts.functions[row.function.index()].name.as_str();
+    let (mut below_main, mut elsewhere) = (0.0, 0.0);
+    for row in contexts.contexts.iter().filter(|row| name(row) == "leaf") {
+        let caller = row.parent.map(|parent| name(&contexts.contexts[parent.index()]));
+        *if caller == Some("main") { &mut below_main } else { &mut elsewhere } += row.entries.value;
+    }
+    assert!((ROUNDS / 2.0..=ROUNDS).contains(&below_main), "{below_main} calls below main, {elsewhere} elsewhere");
+    assert_eq!(elsewhere, 0.0, "only main is known to be active when `leaf` is called");
+}
+
 /// node maps its own code a second time, where it has no copies; what runs there calls functions
 /// that have some.
 #[test]

@@ -27,7 +27,8 @@ const ARGUMENT_REGISTERS: [Register; 6] =
 impl Walker<'_, '_> {
     /// What must be noted behind an instruction that the copy has taken over.
     pub fn event_behind(&self, site: Site<'_>) -> Option<Expected> {
-        let register = register_to_note(site.insn).filter(|_| self.notes(site.original, Events::LOADS))?;
+        let notes = self.notes(site.original, Events::LOADS) && !self.is_silent(self.block);
+        let register = register_to_note(site.insn).filter(|_| notes)?;
         Some(self.expected(site.original, Kind::Load, Origin::Register(register)))
     }
 
@@ -56,6 +57,10 @@ impl Walker<'_, '_> {
     /// What must be noted where a walk has arrived, in order.
     pub fn expected_before(&self, landing: &Landing) -> Vec<Expected> {
         let original = landing.block;
+        let own = || self.module.owned_block_at(self.id, self.module.base.offset(u64::from(original.0)));
+        if self.is_silent(if landing.place == Place::Within { self.block } else { own() }) {
+            return Vec::new();
+        }
         let first = self.block_of(landing).filter(|_| landing.place == Place::First);
         let mut all = first.map_or(Vec::new(), |(function, block)| self.expected_arguments(function, block, original));
         let Some(insn) = self.instruction_at(landing) else { return all };
@@ -98,6 +103,12 @@ impl Walker<'_, '_> {
         let [taken, behind] = [insn.near_branch_target(), insn.next_ip()].map(address);
         is_on_flags.then_some(())?;
         Some(Origin::Outcome { condition: insn.condition_code(), taken: taken?, behind: behind? })
+    }
+
+    /// Whether a block of the function is in a loop that is boring: nothing is noted there.
+    fn is_silent(&self, block: Option<BlockId>) -> bool {
+        let innermost = block.and_then(|block| self.function?.loops.innermost(block));
+        innermost.is_some_and(|innermost| self.duties.is_boring(innermost))
     }
 
     fn notes(&self, original: Original, events: Events) -> bool {

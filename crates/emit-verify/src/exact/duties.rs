@@ -11,13 +11,14 @@ use emit::{CellKind, Counting, Probe};
 use flow::callgraph::FunctionId;
 use flow::cfg::EdgeKind;
 use flow::graph::{BlockId, EdgeId};
+use flow::loops::LoopId;
 use flow::{FunctionFlow, Transfer};
 use image::Svma;
 
 use super::cells::Cells;
 use super::paths::{self, Counter, Rows};
 use super::state::{Done, Left, Progress};
-use super::{clock, contexts, samples};
+use super::{clock, contexts, samples, trigger};
 use crate::Fault;
 use crate::module::Module;
 
@@ -82,6 +83,10 @@ pub(crate) struct Duties {
     pub(super) rows: Option<Rows>,
     /// Whether control that comes over an edge skips what arrivals do.
     pub(super) skips_arrivals: bool,
+    /// By edge: whether control that comes over it does, though it does nothing else.
+    pub(super) passes: Vec<bool>,
+    /// By loop: whether nothing is checked or recorded there.
+    pub(super) boring: Vec<bool>,
     /// Cells of paths, if others behind them count misses.
     pub n_path_cells: Option<u32>,
     /// Entries of the copy's list of cells that the function has.
@@ -136,6 +141,7 @@ impl Duties {
                 Some(_) => Err(Fault::Cells),
                 None => Ok(Duties::default()),
             },
+            Counting::Triggered(trigger) => Ok(trigger::duties(module, id, trigger)),
             _ => Ok(Duties::default()),
         }
     }
@@ -158,10 +164,16 @@ impl Duties {
     /// On the way over an edge to a block of the function.
     pub fn edge_to(&self, edge: Option<EdgeId>, to: BlockId) -> Duty {
         let done = self.done_on(edge);
-        if self.skips_arrivals || done != Done::NOTHING {
+        let passes = edge.is_some_and(|edge| self.passes.get(edge.index()) == Some(&true));
+        if self.skips_arrivals || passes || done != Done::NOTHING {
             return Duty { before: None, behind: Some(done), ..Duty::NOTHING };
         }
         Duty { before: Some(done), behind: Some(self.done_at(to)), ..Duty::NOTHING }
+    }
+
+    /// Whether nothing is checked, recorded or noted in a loop.
+    pub fn is_boring(&self, id: LoopId) -> bool {
+        self.boring.get(id.index()) == Some(&true)
     }
 
     /// What must be done on an edge.
@@ -169,7 +181,8 @@ impl Duties {
         edge.and_then(|edge| self.edges.get(edge.index())).copied().unwrap_or(Done::NOTHING)
     }
 
-    fn done_at(&self, block: BlockId) -> Done {
+    /// What must be done on arrival at a block by its address.
+    pub fn done_at(&self, block: BlockId) -> Done {
         self.arrivals.get(block.index()).copied().unwrap_or(Done::NOTHING)
     }
 }

@@ -1,11 +1,12 @@
 //! Instructions with an operand relative to `gs:`, in copies that are never left: the path
 //! register, cells, return table, frames, path table.
 
+use emit::Probe;
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::{Cluster, N_CLUSTERS};
 use wire::exact::{
     CONTEXTS, CallerFrame, FRAME_METRIC, FRAME_SCALE, FRAME_SITES, FRAMES, FRONT_CONTEXTS, FRONT_PATHS,
-    MAX_PATH_ENTRIES, PATH_METRIC, PATHS, PathEntry as TableEntry, RETURN_SCALE, RETURNS,
+    MAX_PATH_ENTRIES, PATH_METRIC, PATHS, PathEntry as TableEntry, RETURN_SCALE,
 };
 use wire::sample::EndReason;
 use wire::thread::offset;
@@ -13,7 +14,7 @@ use wire::thread::offset;
 use super::cells::cell_at;
 use super::state::{Claim, Clock, Context, End, Frame, Known, Outcome, PathEntry, Sampling};
 use super::step::path_of;
-use super::{clock, contexts, samples};
+use super::{clock, contexts, samples, trigger};
 use crate::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use crate::step::Step;
 use crate::transfer::Pending;
@@ -53,8 +54,9 @@ const PATH_KEY: u32 = std::mem::offset_of!(TableEntry, key) as u32;
 const PATH_COUNT: u32 = std::mem::offset_of!(TableEntry, count) as u32;
 
 /// Executes an instruction; `None` if it has no meaning of its own in these copies.
-pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, counts_misses: bool) -> Option<Step> {
-    let field = field(state, insn)?;
+pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, probe: Probe) -> Option<Step> {
+    let field = field(state, insn, trigger::returns(probe))?;
+    let counts_misses = probe.cache().is_some();
     let register = |op: u32| Some(insn.op_register(op)).filter(|r| r.is_gpr()).map(|r| r.full_register().number());
     match insn.code() {
         Code::Jmp_rm64 => return jump(state, field),
@@ -71,6 +73,7 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
                 Field::Present(contexts::KEY) if state.exact.done.context == Context::Kept => Known::ParentContext,
                 Field::Context(at) => contexts::load(state, at)?,
                 Field::Header(offset::ENDS_BETWEEN) => Known::EndsBetween,
+                Field::Header(at @ (offset::N_CHECK | offset::N_INSTR)) => trigger::next_checks(state, probe, at)?,
                 _ => return None,
             });
         }
@@ -90,6 +93,12 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
         Code::Mov_rm32_imm32 if field == Field::Header(offset::CONTEXT) => {
             contexts::store_constant(state, insn.immediate32())?;
         }
+        Code::Mov_rm32_imm32 if field == Field::Header(offset::IS_INSTRUMENTED) => {
+            trigger::turn(state, probe, insn.immediate32())?;
+        }
+        Code::Dec_rm32 if field == Field::Header(offset::CHECKS) => {
+            state.flags = Flags::Exact(trigger::count_down(state, probe)?);
+        }
         _ => {
             state.flags = calculate(state, pending, insn, field, counts_misses)?;
         }
@@ -97,7 +106,7 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction, cou
     Some(Step::Next)
 }
 
-fn field(state: &State, insn: &Instruction) -> Option<Field> {
+fn field(state: &State, insn: &Instruction, returns: u32) -> Option<Field> {
     let displacement = insn.memory_displacement64() as i64;
     let value = |register: Register| match register.is_gpr64().then(|| state.registers[register.number()]) {
         Some(Value::Exact(known)) => Some(known),
@@ -111,7 +120,7 @@ fn field(state: &State, insn: &Instruction) -> Option<Field> {
         (Register::None, index) => match (value(index)?, scale) {
             (Known::SignedFrame(frame), 8) => Some(Field::PathCell(cell_at(displacement)?, frame)),
             (Known::FrameSlot, FRAME_SCALE) => within(FRAMES).map(Field::Frame),
-            (Known::ReturnIndex, RETURN_SCALE) if within(RETURNS) == Some(0) => Some(Field::Return),
+            (Known::ReturnIndex, RETURN_SCALE) if within(returns) == Some(0) => Some(Field::Return),
             _ => None,
         },
         (base, Register::None) if value(base) == Some(Known::PathSlot) => match within(PATH_METRIC) {
@@ -207,6 +216,7 @@ fn store_low(state: &mut State, field: Field, from: usize) -> Option<()> {
         (Field::Frame(FRAME_CONTEXT), Known::Context(Context::Kept)) => exact.left.has_context = true,
         (Field::Header(offset::CONTEXT), value) => contexts::store(state, value)?,
         (Field::Header(offset::ENDS_TO_SKIP), Known::EndsBetween) => samples::rewind(state)?,
+        (Field::Header(offset::CHECKS), Known::NextChecks { again }) => trigger::set_checks(state, again)?,
         _ => return None,
     }
     Some(())
@@ -356,6 +366,11 @@ fn increment(state: &mut State, field: Field) -> Option<()> {
         _ => return None,
     };
     exact.entry = PathEntry::Unknown;
+    if let End::Callee(key) = end {
+        // The stub may have counted the path before, and comes back once more.
+        exact.is_back = false;
+        return exact.done.callee.replace(key).is_none().then_some(());
+    }
     exact.done.is_timed = is_timed;
     exact.done.end.is_none().then(|| exact.done.end = Some(end))
 }
@@ -380,7 +395,8 @@ fn jump(state: &mut State, field: Field) -> Option<Step> {
 /// Back from counting a path, once. However it was counted, all that is needed from here on is
 /// where it was saved.
 fn back(state: &mut State) -> Option<()> {
-    let is_first = state.exact.done.end.is_some() && !std::mem::replace(&mut state.exact.is_back, true);
+    let has_counted = state.exact.done.end.is_some() || state.exact.done.callee.is_some();
+    let is_first = has_counted && !std::mem::replace(&mut state.exact.is_back, true);
     [RAX, RCX, RDX].into_iter().for_each(|number| state.registers[number] = Value::Junk);
     state.flags = Flags::Junk;
     state.exact.sampling = Sampling::Unknown;

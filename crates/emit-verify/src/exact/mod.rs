@@ -22,6 +22,10 @@
 //!   it is taken, it is of that path.
 //! * **A trace of paths** ([`trace`]). A path that ends appends itself to the buffer of events, and
 //!   nothing is left there half done.
+//! * **Callees.** An indirect call counts its target before it is made, under its own key.
+//! * **Versions** ([`trigger`]). A check that is the last one leads to the other version, with its
+//!   checks, and nothing else does. Every cycle that the policy speaks of meets a check
+//!   ([`check_cycles`]).
 //! * **Remembered targets** are used only after a comparison, and written only by whoever has taken
 //!   the first cell, twin first.
 //! * **Memory.** Instructions have a meaning only with the fields, cells and entries of tables that
@@ -40,6 +44,7 @@
 //! than the first, has a path register that fits the block.
 
 mod cells;
+mod check_cycles;
 mod clock;
 mod contexts;
 mod duties;
@@ -50,9 +55,12 @@ mod state;
 mod step;
 mod trace;
 mod transfers;
+mod trigger;
 
 pub(super) use cells::Cells;
+pub(super) use check_cycles::Unchecked;
 pub(super) use duties::{Duties, Duty};
-pub(super) use state::{Done, Known, Outcome, Progress};
+pub(super) use state::{Done, Known, Outcome, Progress, Switch};
 pub(super) use step::step;
 pub(super) use trace::Record;
+pub(super) use trigger::map_field;

@@ -155,6 +155,8 @@ pub(super) fn duties(
         tables: vec![None; cfg.blocks.len()],
         rows: Rows::new(cfg, &placement, counter)?,
         skips_arrivals: true,
+        passes: Vec::new(),
+        boring: Vec::new(),
         n_listed: if matches!(counter, Counter::Context) { 1 } else { 2 },
         edges,
         n_path_cells: None,

@@ -1,5 +1,6 @@
 //! Abstract values of copies that are never left, and what a walk through them has done.
 
+use emit::Original;
 use wire::sample::EndReason;
 
 use super::trace::Record;
@@ -53,6 +54,8 @@ pub(crate) enum Known {
     /// The same with the thread's context in place of the function.
     HighContext,
     ContextPathKey(Frame),
+    /// The key of an indirect call in the upper half, and the target's lower half in the other.
+    CalleeKey(u32),
     /// From the hash of that to the offset of an entry of the path table.
     Factor,
     PathHash,
@@ -99,6 +102,11 @@ pub(crate) enum Known {
     Row,
     RowAmount(u32),
     RowEnd(u32),
+    /// The checks that the other version runs for, and whether one is added for a check that is
+    /// made again.
+    NextChecks {
+        again: bool,
+    },
 }
 
 /// What flags tell.
@@ -146,6 +154,8 @@ pub(crate) enum Outcome {
     SameTick,
     /// Carry: the upper half of the sum of squares is to go up.
     SquaresCarry,
+    /// Zero: this was the last check of the version.
+    LastCheck,
 }
 
 /// The path register, in terms of what it was at the start of the walk.
@@ -217,6 +227,8 @@ pub(crate) enum End {
     Table(u32, Frame),
     /// The same by the thread's context.
     OfContext(Frame),
+    /// No path, but the target of the indirect call with this key.
+    Callee(u32),
     /// Not counted, because no sample is wanted of it.
     Passed,
 }
@@ -228,6 +240,8 @@ pub(crate) struct Done {
     pub cells: [Option<u32>; 2],
     pub frame: Frame,
     pub end: Option<End>,
+    /// The key of the indirect call that has counted its target.
+    pub callee: Option<u32>,
     pub context: Context,
     /// Cycles were charged to the context before it changed.
     pub is_charged: bool,
@@ -236,6 +250,10 @@ pub(crate) struct Done {
     pub is_timed: bool,
     /// The path was counted because a sample was wanted of it.
     pub is_sampled: bool,
+    /// The block whose record is in the log.
+    pub recorded: Option<u32>,
+    /// The checks of the version went down by one.
+    pub is_checked: bool,
 }
 
 impl Done {
@@ -243,11 +261,14 @@ impl Done {
         cells: [None; 2],
         frame: Frame::Kept(0),
         end: None,
+        callee: None,
         context: Context::Kept,
         is_charged: false,
         clock: Clock::Kept,
         is_timed: false,
         is_sampled: false,
+        recorded: None,
+        is_checked: false,
     };
 
     /// Whether this is what is expected, or the same with a path passed over of which samples are
@@ -319,6 +340,24 @@ pub(crate) enum Sampling {
     Ready,
 }
 
+/// How far a thread is to going on in the other version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Switch {
+    #[default]
+    No,
+    /// The checks went down by one, and it has not been looked whether any are left.
+    Unlooked,
+    /// None are left.
+    Due,
+    /// The other version has its checks. The thread goes on at this block, whose check counts again
+    /// if they are one more.
+    Counted { to: Original, again: bool },
+    /// The thread is in the other version,
+    Turned { to: Original, again: bool },
+    /// and the mark for the end of a burst is in the log.
+    Marked { to: Original, again: bool },
+}
+
 /// A cell that is being made to remember a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
@@ -364,6 +403,7 @@ pub(crate) struct Progress {
     pub entry: PathEntry,
     pub sampling: Sampling,
     pub record: Record,
+    pub switch: Switch,
     /// Why the copy is left once the gate has come back that has emptied the buffer.
     pub why_again: Option<EndReason>,
     /// The stub that counts paths has come back.
@@ -397,6 +437,7 @@ impl Default for Progress {
             entry: PathEntry::Unknown,
             sampling: Sampling::Unknown,
             record: Record::default(),
+            switch: Switch::No,
             why_again: None,
             is_back: false,
             row_ends: None,

@@ -3,12 +3,12 @@
 use iced_x86::{Code, Instruction, Register};
 use wire::clusters::LANDING;
 use wire::exact::{
-    CONTEXT_BYTES, FRAME_MASK, FRONT_PATHS, N_FRONT_PATHS, N_PATH_ENTRIES, PathEntry as TableEntry, RETURN_MASK,
-    RETURN_SHIFT,
+    CALLEE, CONTEXT_BYTES, FRAME_MASK, FRONT_PATHS, N_FRONT_PATHS, N_PATH_ENTRIES, PathEntry as TableEntry,
+    RETURN_MASK, RETURN_SHIFT,
 };
 
-use super::state::{Claim, Context, ContextSearch, End, Frame, Known, Outcome, PathEntry};
-use super::{clock, contexts, fields, samples, trace};
+use super::state::{Claim, Context, ContextSearch, End, Frame, Known, Outcome, PathEntry, Switch};
+use super::{clock, contexts, fields, samples, trace, trigger};
 use crate::SAMPLE;
 use crate::index::{Index, address_of, offset_of, original_at};
 use crate::state::{Flags, Point, RAX, RCX, State, Value};
@@ -29,13 +29,14 @@ const ROW_END: u32 = 4;
 /// Executes an instruction of a copy that is never left; `None` if it has no meaning of its own
 /// there.
 pub(crate) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
-    if index.copy.probe().traces_paths()
-        && let Some(step) = trace::step(state, insn)
+    let probe = index.copy.probe();
+    if (probe.traces_paths() || trigger::logs(probe))
+        && let Some(step) = trace::step(state, insn, probe)
     {
         return Some(step);
     }
     match (insn.segment_prefix(), insn.code()) {
-        (Register::GS, _) => return fields::step(state, pending, insn, index.copy.probe().cache().is_some()),
+        (Register::GS, _) => return fields::step(state, pending, insn, probe),
         (Register::None, _) => {}
         _ => return None,
     }
@@ -97,6 +98,9 @@ fn address(index: &Index<'_>, state: &State, insn: &Instruction) -> Option<Chang
         Known::Count(cell) if is_plain && distance == 1 && is_long && base == to => sets(to, Known::NextCount(cell)),
         Known::Frame(frame) if is_plain && !is_long && base == to.full_register() => {
             sets(to, Known::Frame(frame.plus(distance as i32)?))
+        }
+        Known::NextChecks { again: false } if is_plain && distance == 1 && !is_long && base == to.full_register() => {
+            sets(to, Known::NextChecks { again: true })
         }
         _ => None,
     }
@@ -248,12 +252,15 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
         Code::Or_rm64_r64 => match (known(state, first)?, known(state, second)?) {
             (Known::Frame(path), Known::HighKey(key)) => sets(first, Known::PathKey(key, path))?,
             (Known::Frame(path), Known::HighContext) => sets(first, Known::ContextPathKey(path))?,
+            (Known::ReturnTag, Known::HighKey(key)) => {
+                sets(first, Known::CalleeKey(key)).filter(|_| key & CALLEE != 0)?
+            }
             (Known::Context(context), Known::HighKey(key)) => sets(first, Known::ContextKey(key, context))?,
             (Known::ReturnTag, Known::HighDistance) => sets(first, Known::NewReturnEntry)?,
             _ => return None,
         },
         Code::Imul_r64_rm64 if known(state, first)? == Known::Factor => match known(state, second)? {
-            Known::PathKey(..) | Known::ContextPathKey(_) => sets(first, Known::PathHash)?,
+            Known::PathKey(..) | Known::ContextPathKey(_) | Known::CalleeKey(_) => sets(first, Known::PathHash)?,
             Known::ContextKey(..) => sets(first, Known::ContextHash)?,
             _ => return None,
         },
@@ -315,6 +322,7 @@ pub(super) fn path_of(key: Value) -> Option<End> {
     match key {
         Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
         Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
+        Value::Exact(Known::CalleeKey(key)) => Some(End::Callee(key)),
         _ => None,
     }
 }
@@ -365,6 +373,10 @@ fn branch(state: &mut State, insn: &Instruction) -> Option<Step> {
         (Outcome::RowEnd, Code::Je_rel32_64) => {
             state.exact.row_ends = Some(true);
             taken.exact.row_ends = Some(false);
+        }
+        (Outcome::LastCheck, Code::Je_rel32_64) => {
+            state.exact.switch = Switch::No;
+            taken.exact.switch = Switch::Due;
         }
         (outcome, code) => samples::branch(outcome, code, state, &mut taken)?,
     }

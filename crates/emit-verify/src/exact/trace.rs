@@ -4,14 +4,19 @@
 //! does.
 //!
 //! Only with the look is the path there: whoever does less has not ended it.
+//!
+//! The log of blocks goes the same way: a word is the record of a block, or the mark for the end of
+//! a burst. Where that fills the buffer, the thread does not come back: it is on its way to the
+//! other version.
 
+use emit::Probe;
 use iced_x86::{Code, Instruction, Register};
 use wire::events::EVENTS_END;
-use wire::path_trace::RECORD_WORDS;
+use wire::path_trace::{Mark, RECORD_WORDS};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
-use super::state::{End, Frame, Known};
+use super::state::{End, Frame, Known, Switch};
 use crate::SAMPLE;
 use crate::events::come_back;
 use crate::index::offset_of;
@@ -24,18 +29,21 @@ pub(crate) struct Record {
     /// Its place is known.
     has_place: bool,
     path: Option<Frame>,
-    key: Option<u32>,
+    /// The upper half: the key of a function, or the record of a block.
+    upper: Option<u32>,
+    /// The lower half, if it is a constant.
+    lower: Option<u32>,
     /// The next one goes behind it.
     is_in: bool,
 }
 
-/// Where the key is in the place in hand.
-const KEY: u32 = EVENTS_END + 4;
+/// Where the upper half is in the place in hand.
+const UPPER: u32 = EVENTS_END + 4;
 
 /// Executes an instruction that has to do with the trace; `None` if it has no meaning here.
-pub(super) fn step(state: &mut State, insn: &Instruction) -> Option<Step> {
+pub(super) fn step(state: &mut State, insn: &Instruction, probe: Probe) -> Option<Step> {
     if insn.segment_prefix() == Register::GS {
-        return field(state, insn);
+        return field(state, insn, probe);
     }
     let register = |op: u32| Some(insn.op_register(op)).filter(|r| r.is_gpr64()).map(Register::number);
     match insn.code() {
@@ -49,8 +57,8 @@ pub(super) fn step(state: &mut State, insn: &Instruction) -> Option<Step> {
             (is_plain && insn.memory_displacement64() == RECORD_WORDS).then_some(())?;
             go_up(state, register(0)?)?;
         }
-        Code::Je_rel32_64 if state.flags == Flags::EventsLeft => return look(state, insn),
-        Code::Jrcxz_rel8_64 if state.registers[RCX] == Value::NextEventPlace => return look(state, insn),
+        Code::Je_rel32_64 if state.flags == Flags::EventsLeft => return look(state, insn, probe),
+        Code::Jrcxz_rel8_64 if state.registers[RCX] == Value::NextEventPlace => return look(state, insn, probe),
         _ => return None,
     }
     Some(Step::Next)
@@ -58,22 +66,39 @@ pub(super) fn step(state: &mut State, insn: &Instruction) -> Option<Step> {
 
 /// The place goes up, behind a record that is complete.
 fn go_up(state: &mut State, place: usize) -> Option<()> {
-    state.exact.record.path.and(state.exact.record.key)?;
+    let Record { path, upper, lower, .. } = state.exact.record;
+    (path.is_some() && upper.is_some() || upper.is_some() != lower.is_some()).then_some(())?;
     state.registers[place] = Value::NextEventPlace;
     Some(())
 }
 
-/// A jump that is taken if the buffer is full. The path has ended.
-fn look(state: &mut State, insn: &Instruction) -> Option<Step> {
-    let Record { path, key, is_in, .. } = std::mem::take(&mut state.exact.record);
-    let end = End::Table(key?, path?);
-    (is_in && state.exact.done.end.replace(end).is_none()).then_some(())?;
+/// A jump that is taken if the buffer is full. The record is there.
+fn look(state: &mut State, insn: &Instruction, probe: Probe) -> Option<Step> {
+    let Record { path, upper, lower, is_in, .. } = std::mem::take(&mut state.exact.record);
+    let exact = &mut state.exact;
+    let is_first = match (path, upper, lower) {
+        (Some(path), Some(key), None) => exact.done.end.replace(End::Table(key, path)).is_none(),
+        (None, Some(block), None) if probe.trigger().is_some() => {
+            exact.switch == Switch::No && exact.done.recorded.replace(block).is_none()
+        }
+        (None, None, Some(mark)) => {
+            let Switch::Turned { to, again } = exact.switch else { return None };
+            exact.switch = Switch::Marked { to, again };
+            u64::from(mark) == Mark::BurstEnd.word()
+        }
+        _ => false,
+    };
+    (is_in && is_first).then_some(())?;
     let mut taken = *state;
-    taken.exact.why_again = taken.why.replace(EndReason::EventsFull);
+    if lower.is_some() {
+        taken.why = Some(EndReason::BufferFull);
+    } else {
+        taken.exact.why_again = taken.why.replace(EndReason::EventsFull);
+    }
     Some(Step::Branch(offset_of(insn.near_branch_target()), Box::new(taken)))
 }
 
-fn field(state: &mut State, insn: &Instruction) -> Option<Step> {
+fn field(state: &mut State, insn: &Instruction, probe: Probe) -> Option<Step> {
     let at = u32::try_from(insn.memory_displacement64()).ok().filter(|_| insn.memory_base() == Register::None)?;
     let index = insn.memory_index();
     if index != Register::None {
@@ -86,8 +111,12 @@ fn field(state: &mut State, insn: &Instruction) -> Option<Step> {
                 let Value::Exact(Known::Frame(path)) = state.registers[from] else { return None };
                 state.exact.record.path = Some(path);
             }
-            (Code::Mov_rm32_imm32, KEY) if state.exact.record.key.is_none() => {
-                state.exact.record.key = Some(insn.immediate32().checked_sub(SAMPLE.first_key)?);
+            (Code::Mov_rm32_imm32, UPPER) if state.exact.record.upper.is_none() => {
+                let first_key = if probe.traces_paths() { SAMPLE.first_key } else { 0 };
+                state.exact.record.upper = Some(insn.immediate32().checked_sub(first_key)?);
+            }
+            (Code::Mov_rm32_imm32, EVENTS_END) if state.exact.record.lower.is_none() => {
+                state.exact.record.lower = Some(insn.immediate32());
             }
             _ => return None,
         }

@@ -7,11 +7,12 @@ use flow::graph::{BlockId, EdgeId};
 use flow::{FunctionFlow, Transfer};
 use iced_x86::Code;
 use image::Svma;
+use wire::exact::CALLEE;
 use wire::recovery::kind;
 use wire::sample::EndReason;
 
 use super::duties::Duty;
-use super::state::{Clock, Context, Done, Frame, Known, Left};
+use super::state::{Clock, Context, Done, Frame, Known, Left, Switch};
 use super::step::TABLE_ENTRY_BYTES;
 use crate::Fault;
 use crate::block::Site;
@@ -162,6 +163,7 @@ impl Walker<'_, '_> {
         if landing.is_none() && goal == Goal::Block {
             return Err(Fault::Transfer { at: site.copy });
         }
+        landing.iter().for_each(|landing| self.note_call(id, landing));
         self.come_back(id, next)
     }
 
@@ -177,6 +179,16 @@ impl Walker<'_, '_> {
         self.n_listed += 1;
         let key = self.cells.key_of(CellKind::CallSite, at.0).ok_or(Fault::Cells)?;
         Ok(Done { context: Context::Child(key), ..done })
+    }
+
+    /// What the indirect call at `at` counts its target by, if it must.
+    fn callees_key(&mut self, at: Original) -> Result<Option<u32>, Fault> {
+        if !self.module.options.probe.has_callees() {
+            return Ok(None);
+        }
+        self.n_listed += 1;
+        let key = self.cells.key_of(CellKind::Callees, at.0).ok_or(Fault::Cells)?;
+        Ok(Some(CALLEE | key))
     }
 
     /// The block behind a call, if it is copied with the function and the call returns there.
@@ -210,7 +222,9 @@ impl Walker<'_, '_> {
         }
         duty.behind = duty.behind.map(|done| Done { is_charged, ..done });
         let landing = self.walk(at, state, &Task { pending: Pending::Nothing, goal: Goal::Block, duty })?;
-        landing.map(drop).ok_or(Fault::Transfer { at })
+        let landing = landing.ok_or(Fault::Transfer { at })?;
+        self.note_way(id, &landing);
+        Ok(())
     }
 
     /// A return, or a computed call or jump.
@@ -233,6 +247,7 @@ impl Walker<'_, '_> {
         let mut done = self.duties.done_on(edge);
         if matches!(change, Change::Push(_)) {
             done = self.done_by_call(id, site.original, done)?;
+            done.callee = self.callees_key(site.original)?;
         }
         let duty = Duty { leaves, by_table, ..Duty::elsewhere(done) };
         let state = State::clean(Point::At(site.original), self.with_unseen_flags(live));
@@ -240,6 +255,7 @@ impl Walker<'_, '_> {
         if by_table {
             self.check_row(id, site.copy)?;
             self.check_foreign_targets(id, site.copy)?;
+            self.note_table(id);
         }
         match change {
             Change::Push(next) => self.come_back(id, next),
@@ -271,6 +287,9 @@ impl Walker<'_, '_> {
     ) -> Result<(), Fault> {
         if state.why.is_some() != state.has_ended || state.has_ended && state.end_reason != state.why {
             return Err(Fault::Reason { at, reason: state.end_reason });
+        }
+        if state.exact.switch != Switch::No {
+            return self.check_switch(at, state, task, before);
         }
         // A system call that the gate makes has not been made, nor what comes behind it.
         let is_system_call = matches!(task.pending, Pending::SystemCall { .. });

@@ -17,6 +17,9 @@
 //!
 //! A jump has been made when its operand has been read; a call, when the return address is on the
 //! stack.
+//!
+//! Before a call, the target is counted in the path table ([`super::hashed`]), under the number of
+//! the call: it is read once more for that.
 
 use flow::cfg::EdgeKind;
 use flow::graph::{BlockId, EdgeId};
@@ -24,10 +27,12 @@ use flow::liveness::LiveSet;
 use iced_x86::Instruction;
 use image::Svma;
 use wire::clusters::{LIBRARIES, PROGRAM};
-use wire::exact::CELLS;
+use wire::exact::{CALLEE, CELLS};
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
+use super::contexts::new_key;
+use super::hashed::{self, Ended, Owner};
 use super::saving::write_restore;
 use super::transfers::{ARRIVAL_SAVE_END, CallEnd, Callee};
 use super::{Cell, CellKind};
@@ -81,22 +86,45 @@ impl Function<'_, '_> {
                 self.leave_frame(at, self.original(next), live);
             }
             self.descend_to_call(at, live);
+            self.count_callee(at, live, load, address);
         }
         if scratch.is_none() {
             self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
             self.chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
         }
-        let start = self.chunk.position();
-        self.chunk.asm.bytes(load);
-        if let Some((hole, target)) = address {
-            self.chunk.set_address(start + hole, self.chunk.position(), target);
-        }
+        self.load_target(load, address);
         match (scratch, stack) {
             (Some(scratch), _) => self.write_quick_table_arrival(block, scratch),
             (None, _) if is_table => self.write_table_arrival(block),
             (None, StackChange::Push(next)) => self.call_computed(block, at, next, keeps_flags),
             (None, _) => self.jump_computed(at, keeps_flags),
         }
+    }
+
+    /// Loads the target of a computed call or jump into `rax`.
+    fn load_target(&mut self, load: &[u8], address: Option<(u32, i64)>) {
+        let start = self.chunk.position();
+        self.chunk.asm.bytes(load);
+        if let Some((hole, target)) = address {
+            self.chunk.set_address(start + hole, self.chunk.position(), target);
+        }
+    }
+
+    /// Counts whom the call at `at` calls.
+    fn count_callee(&mut self, at: Original, live: LiveSet, load: &[u8], address: Option<(u32, i64)>) {
+        if !self.module.options.probe.has_callees() {
+            return;
+        }
+        let key = new_key(self.chunk, CellKind::Callees, at);
+        self.chunk.asm.store(offset::SAVED_RAX, Gpr::RAX);
+        self.chunk.begin_run(kind::PROBE, at, saves::RAX, [0; 4]);
+        self.load_target(load, address);
+        self.chunk.asm.store(offset::TARGET, Gpr::RAX);
+        self.chunk.asm.load(Gpr::RAX, offset::SAVED_RAX);
+        self.chunk.begin_clean_probe(at);
+        let owner = Owner::Call(CALLEE | key);
+        hashed::write_end(self.chunk, Ended { owner, id_offset: 0, original: at, live }, None);
+        self.chunk.begin_clean_probe(at);
     }
 
     fn keeps_flags_at(&self, block: BlockId, stack: StackChange) -> bool {

@@ -62,6 +62,8 @@ pub(crate) enum Owner {
     Function(u32),
     /// The thread's context.
     Context,
+    /// The indirect call with this key: in place of a path, the target is counted.
+    Call(u32),
 }
 
 /// A path that ends: the register plus `id_offset`.
@@ -154,12 +156,13 @@ fn write_front_search(chunk: &mut Chunk, ended: Ended, [path, place]: [Gpr; 2], 
 
 /// What is counted, in the first register; changes the second one.
 fn write_key(chunk: &mut Chunk, Ended { owner, id_offset, .. }: Ended, [path, high]: [Gpr; 2]) {
-    chunk.asm.load_dword(path, offset::FRAME);
+    let counted = if matches!(owner, Owner::Call(_)) { offset::TARGET } else { offset::FRAME };
+    chunk.asm.load_dword(path, counted);
     if id_offset != 0 {
         chunk.asm.advance_dword(path, id_offset);
     }
     match owner {
-        Owner::Function(key) => {
+        Owner::Function(key) | Owner::Call(key) => {
             let place = chunk.asm.load_wide_constant(high, u64::from(key) << 32) + 4;
             chunk.keys.push(place);
         }

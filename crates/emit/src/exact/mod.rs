@@ -188,6 +188,22 @@ impl Counting {
         }
     }
 
+    /// Whether indirect calls count whom they call. The path table that this takes is missing where
+    /// paths are traced, and has something else beside the counts where paths are sampled or have a
+    /// metric.
+    #[must_use]
+    pub fn has_callees(self) -> bool {
+        match self {
+            Counting::Nothing
+            | Counting::SampledPaths
+            | Counting::TracedPaths
+            | Counting::PathMetric(_)
+            | Counting::Triggered(_) => false,
+            Counting::Blocks | Counting::Paths | Counting::HeaderPaths => true,
+            Counting::Contexts(_) => !self.has_path_metric(),
+        }
+    }
+
     /// Whether call sites are told apart.
     #[must_use]
     pub fn has_call_sites(self) -> bool {
@@ -232,13 +248,16 @@ pub enum CellKind {
     /// Times that the jump at the end of block `at` went to block `to` of the same function. The
     /// cell of that block leaves them out.
     InnerEdge = 9,
+    /// The indirect call at `at` counts whom it calls in the path table, by its key `to`; has no
+    /// cell.
+    Callees = 10,
 }
 
 impl CellKind {
     /// Whether `to` is a key.
     #[must_use]
     pub fn has_key(self) -> bool {
-        matches!(self, CellKind::HashedPaths | CellKind::Context | CellKind::CallSite)
+        matches!(self, CellKind::HashedPaths | CellKind::Context | CellKind::CallSite | CellKind::Callees)
     }
 
     /// Whether `to` is where an edge leads.
@@ -248,8 +267,10 @@ impl CellKind {
     }
 
     pub(crate) fn from_u8(number: u8) -> Option<CellKind> {
-        use CellKind::{Block, CallSite, Context, Edge, HashedPaths, InnerEdge, LostPaths, PathMisses, Paths, Target};
-        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context, CallSite, PathMisses, InnerEdge]
+        use CellKind::{
+            Block, CallSite, Callees, Context, Edge, HashedPaths, InnerEdge, LostPaths, PathMisses, Paths, Target,
+        };
+        [Block, Edge, Target, Paths, HashedPaths, LostPaths, Context, CallSite, PathMisses, InnerEdge, Callees]
             .into_iter()
             .find(|&kind| kind as u8 == number)
     }
@@ -263,7 +284,7 @@ impl Cell {
             CellKind::Block | CellKind::Edge | CellKind::InnerEdge | CellKind::LostPaths => 1,
             CellKind::Target => 2,
             CellKind::Paths | CellKind::PathMisses => self.to,
-            CellKind::HashedPaths | CellKind::Context | CellKind::CallSite => 0,
+            CellKind::HashedPaths | CellKind::Context | CellKind::CallSite | CellKind::Callees => 0,
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     /// Whether control that comes over a known edge passes the code for arrivals, too, unless the
     /// edge has code of its own.
     pub edges_arrive: bool,
+    /// By block: whether no values are noted there, where there are such blocks.
+    silent: Vec<bool>,
 }
 
 impl Plan {
@@ -67,6 +69,7 @@ impl Plan {
             rows: Vec::new(),
             edges: vec![Code::Nothing; cfg.graph.n_edges()],
             edges_arrive: true,
+            silent: Vec::new(),
         }
     }
 
@@ -85,12 +88,13 @@ impl Plan {
         rows: Vec<(BlockId, Vec<RowEntry>)>,
         edges: Vec<Code>,
     ) -> Plan {
-        Plan { arrivals, table_arrivals, rows, edges, edges_arrive: false }
+        Plan { arrivals, table_arrivals, rows, edges, edges_arrive: false, silent: Vec::new() }
     }
 
-    /// Control passes what arrivals do unless its edge has something of its own.
-    pub(super) fn arriving(arrivals: Vec<Code>, edges: Vec<Code>) -> Plan {
-        Plan { arrivals, table_arrivals: Vec::new(), rows: Vec::new(), edges, edges_arrive: true }
+    /// Control passes what arrivals do unless its edge has something of its own. In blocks that are
+    /// `silent`, no values are noted.
+    pub(super) fn arriving(arrivals: Vec<Code>, edges: Vec<Code>, silent: Vec<bool>) -> Plan {
+        Plan { arrivals, table_arrivals: Vec::new(), rows: Vec::new(), edges, edges_arrive: true, silent }
     }
 
     fn blocks(module: &Module<'_, '_>, id: FunctionId, chunk: &mut Chunk) -> Plan {
@@ -141,6 +145,11 @@ impl Plan {
     /// arrivals there.
     pub fn arrives(&self, edge: Option<EdgeId>) -> bool {
         self.edges_arrive && edge.is_none_or(|edge| self.edge(edge) == Code::Nothing)
+    }
+
+    /// Whether values are noted in a block.
+    pub fn notes(&self, block: BlockId) -> bool {
+        !self.silent.get(block.index()).copied().unwrap_or(false)
     }
 
     /// What happens on an edge.

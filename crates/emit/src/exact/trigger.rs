@@ -15,7 +15,7 @@
 //!
 //! stub:       mov gs:[target], rax
 //!             mov gs:[saved_rcx], rcx
-//!             mov ecx, gs:[checks of the other version]   one more if its block makes this check again
+//!             mov ecx, gs:[other checks]      one more if that block makes this check again
 //!             mov gs:[checks], ecx
 //!             lahf; seto al; mov gs:[saved_flags], rax
 //!             mov dword gs:[is_instrumented], ...
@@ -30,7 +30,8 @@
 //! **Places** are those of [`flow::checks`]. An entry has its check where control arrives by
 //! address; ways inside the function go past it. A back edge has a check of its own, except that
 //! one which is found by its address (through a table) makes its target check all arrivals. Blocks
-//! of loops that are boring have neither checks nor records, in either version.
+//! of loops that are boring have neither checks nor records, in either version, nor are values
+//! noted there: a burst could not end.
 //!
 //! **Records.** A block that the instrumented version reaches appends itself to the buffer of words
 //! ([`wire::path_trace`]), as a path that ends does ([`super::trace`]), before the check.
@@ -42,7 +43,7 @@ use flow::cfg::{EdgeKind, EntryKind};
 use flow::checks::{CheckPolicy, EntryChecks, LoopChecks, LoopContents};
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
-use iced_x86::{Instruction, OpKind};
+use iced_x86::{Instruction, Mnemonic, OpKind};
 use wire::clusters::Version;
 use wire::events::EVENTS_END;
 use wire::path_trace::{Mark, RECORD_WORDS};
@@ -80,7 +81,7 @@ impl Trigger {
     }
 
     /// Returns whether the copy records blocks.
-    fn records(self) -> bool {
+    pub(crate) fn records(self) -> bool {
         self.logs && self.version == Version::Instrumented
     }
 
@@ -156,10 +157,8 @@ pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, trigger: &Trigger) -
     let checked_edges = trigger.policy.checked_back_edges(&contents);
     let boring = trigger.policy.boring_loops(&contents);
     let cluster = (module.options.cluster as u32) << RECORD_ADDRESS_BITS;
-    let records = |block: BlockId| {
-        let is_boring = loops.innermost(block).is_some_and(|innermost| boring.contains(&innermost));
-        (trigger.records() && !is_boring).then_some(cluster)
-    };
+    let is_boring = |block: BlockId| loops.innermost(block).is_some_and(|innermost| boring.contains(&innermost));
+    let records = |block: BlockId| (trigger.records() && !is_boring(block)).then_some(cluster);
     let mut is_entered = vec![false; cfg.blocks.len()];
     for (entry, kind) in cfg.graph.entries().iter().zip(&cfg.entry_kinds) {
         is_entered[entry.index()] = matches!(kind, EntryKind::Primary | EntryKind::Secondary);
@@ -196,7 +195,8 @@ pub(super) fn plan(module: &Module<'_, '_>, id: FunctionId, trigger: &Trigger) -
             (false, true) => Code::Visit(Visit { records: records(to), check: Check::None }),
         }
     };
-    Plan::arriving(cfg.graph.blocks().map(arrival).collect(), cfg.graph.edge_ids().map(on_edge).collect())
+    let silent = cfg.graph.blocks().map(is_boring).collect();
+    Plan::arriving(cfg.graph.blocks().map(arrival).collect(), cfg.graph.edge_ids().map(on_edge).collect(), silent)
 }
 
 /// What tells boring loops from others.
@@ -211,7 +211,8 @@ impl Contents {
         let cfg = &module.function(id).cfg;
         let is_reference = |insn: &Instruction| {
             let mut kinds = (0..insn.op_count()).map(|operand| insn.op_kind(operand));
-            kinds.any(|kind| kind == OpKind::Memory) && insn.mnemonic() != iced_x86::Mnemonic::Lea
+            // These two only name an address.
+            kinds.any(|kind| kind == OpKind::Memory) && !matches!(insn.mnemonic(), Mnemonic::Lea | Mnemonic::Nop)
         };
         let events = |block: BlockId| match are_blocks {
             true => 1,
@@ -230,7 +231,8 @@ pub(super) fn write_visit(chunk: &mut Chunk, original: Original, live: LiveSet, 
         write_record(chunk, original, live, cluster | original.0);
     }
     let stub = match visit.check {
-        Check::None => return,
+        // What takes control past the check belongs to the way to the block.
+        Check::None => return chunk.begin_clean_probe(original),
         Check::OnArrival => Stub::SwitchAtCheck,
         Check::OnEdge => Stub::Switch,
     };

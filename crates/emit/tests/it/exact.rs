@@ -14,7 +14,7 @@ use wire::thread::offset;
 use crate::execution::{LO, Placed, SOURCE, defines, make_executable, place};
 use crate::fixture::{build, parse};
 
-const AREA_AT: u64 = 0x1000_0000_0000;
+pub const AREA_AT: u64 = 0x1000_0000_0000;
 
 /// What the program and its copy have counted.
 struct Counted {

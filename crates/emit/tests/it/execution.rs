@@ -1,12 +1,13 @@
 //! Copies at work: a program that runs its own copy (`tests/execution.c`).
 
+use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
 use emit::{Events, ModuleCopy, Options, Position, Probe};
 use flow::{ModuleFlow, Sequential, Transfer};
 use image::{Image, Svma};
-use wire::clusters::{LANDING, LEADER};
+use wire::clusters::{Cluster, LANDING, LEADER, Version};
 use wire::recovery::Run;
 use wire::sample::EndReason;
 use wire::thread::offset;
@@ -19,9 +20,11 @@ pub const SPAN: u64 = 0x100_0000;
 /// address anywhere in that.
 const COPY_AT: u64 = 0x7000_0000;
 const MAP_AT: u64 = 0x5000_0000;
+const COPY_ALIGNMENT: usize = 16;
 pub const SOURCE: &str = include_str!("../execution.c");
 
 pub fn defines() -> Vec<String> {
+    let cluster_field = |field: usize| u64::from(offset::cluster(0)) + field as u64;
     let values = [
         ("LO", LO),
         ("SPAN", SPAN),
@@ -38,7 +41,12 @@ pub fn defines() -> Vec<String> {
         ("END_REASON", offset::END_REASON.into()),
         ("STATE", offset::STATE.into()),
         ("N_SYSTEM_CALLS", offset::N_SYSTEM_CALLS.into()),
-        ("CLUSTER", offset::cluster(0).into()),
+        ("CLUSTER_LO", cluster_field(offset_of!(Cluster, lo))),
+        ("CLUSTER_SPAN", cluster_field(offset_of!(Cluster, span))),
+        ("CLUSTER_MAP", cluster_field(offset_of!(Cluster, map))),
+        ("CLUSTER_CHECKING_MAP", cluster_field(offset_of!(Cluster, checking_map))),
+        ("CLUSTER_LEADER_BASE", cluster_field(offset_of!(Cluster, leader_base))),
+        ("CLUSTER_COPY_BASE", cluster_field(offset_of!(Cluster, copy_base))),
         ("SYSTEM_CALLS_THAT_LEAVE", offset::SYSTEM_CALLS_THAT_LEAVE.into()),
         ("UNLOADS_PENDING", offset::UNLOADS_PENDING.into()),
     ];
@@ -53,16 +61,32 @@ pub struct Placed {
 }
 
 pub fn place(copy: &ModuleCopy) -> Placed {
-    let position = Position { module_base: LO, copy: COPY_AT, cluster_lo: LO, first_cell: 0, first_key: 1 };
-    let code = copy.place(&position).expect("the copy reaches the program");
-    let entries = copy.entries().flat_map(|entry| {
-        let value = entry.copy | if entry.is_leader { LEADER } else { 0 };
-        [entry.original.to_le_bytes(), value.to_le_bytes()]
-    });
-    let landings =
-        copy.landings().flat_map(|(last_byte, place)| [last_byte.to_le_bytes(), (place | LANDING).to_le_bytes()]);
-    let runs = copy.runs().iter().flat_map(run_bytes).collect();
-    Placed { code, entries: landings.chain(entries).flatten().collect(), runs }
+    place_all([copy])
+}
+
+/// Copies one behind the other, each with cells of its own; those that only check have their
+/// entries in another map.
+pub fn place_all<'a>(copies: impl IntoIterator<Item = &'a ModuleCopy>) -> Placed {
+    let mut placed = Placed { code: Vec::new(), entries: Vec::new(), runs: Vec::new() };
+    let mut first_cell = 0;
+    for copy in copies {
+        placed.code.resize(placed.code.len().next_multiple_of(COPY_ALIGNMENT), 0xcc);
+        let (start, map) =
+            (placed.code.len() as u32, if copy.probe().version() == Version::Checking { SPAN } else { 0 });
+        let position =
+            Position { module_base: LO, copy: COPY_AT + u64::from(start), cluster_lo: LO, first_cell, first_key: 1 };
+        placed.code.extend(copy.place(&position).expect("the copy reaches the program"));
+        let entries =
+            copy.entries().map(|entry| (entry.original, entry.copy, if entry.is_leader { LEADER } else { 0 }));
+        let landings = copy.landings().map(|(last_byte, place)| (last_byte, place, LANDING));
+        for (original, place, mark) in landings.chain(entries) {
+            placed.entries.extend((original + map as u32).to_le_bytes());
+            placed.entries.extend(((place + start) | mark).to_le_bytes());
+        }
+        placed.runs.extend(copy.runs().iter().flat_map(|run| run_bytes(&Run { copy: run.copy + start, ..*run })));
+        first_cell += copy.n_cells();
+    }
+    placed
 }
 
 /// What the program printed, and the records of its last burst.
@@ -111,7 +135,7 @@ fn translate(image: &Image<'_>, probe: Probe) -> (ModuleFlow, ModuleCopy) {
 }
 
 /// Whether control can go from the block at `from` to the one at `to`.
-fn can_follow(flow: &ModuleFlow, from: Svma, to: Svma) -> bool {
+pub fn can_follow(flow: &ModuleFlow, from: Svma, to: Svma) -> bool {
     let block_at = |at: Svma| {
         let function = flow.function_at(at)?;
         Some(*function.cfg.block(function.cfg.block_at(at)?))

@@ -14,3 +14,5 @@ mod real;
 mod sample;
 mod shapes;
 mod storing;
+mod switching;
+mod triggered;

@@ -6,8 +6,10 @@ use std::process::Command;
 use emit::{Counting, Events, Options, Probe};
 use flow::Sequential;
 use image::Image;
+use wire::clusters::Version;
 
 use crate::sample::sampled;
+use crate::triggered::triggered;
 
 const BURSTS: [Probe; 2] = [Probe::Trace, Probe::None];
 /// All that exact mode counts; calling contexts are always with something else.
@@ -21,7 +23,12 @@ const EXACT: [Probe; 4] = [
 #[track_caller]
 fn verify(path: &str, min_functions: u64) {
     let noting = [Probe::Exact(Counting::Blocks), Probe::Trace].map(|probe| (probe, Events::ALL));
-    let plain = BURSTS.into_iter().chain(EXACT).map(|probe| (probe, Events::NONE));
+    let triggered = [
+        triggered("EC", Version::Checking, true),
+        triggered("orig", Version::Instrumented, true),
+        triggered("EC+L4", Version::Instrumented, true),
+    ];
+    let plain = BURSTS.into_iter().chain(EXACT).chain(triggered).map(|probe| (probe, Events::NONE));
     verify_with(path, min_functions, plain.chain(noting), 3);
 }
 

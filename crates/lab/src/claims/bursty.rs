@@ -3,8 +3,8 @@
 //!
 //! *Basic overhead* is the cost of being able to start bursts when none ever starts. With the timer
 //! it is that of ticks. With the counted trigger the program runs in copies that check, and the
-//! first burst is further away than the program runs (`count:infinity:1`). Copies that do nothing at
-//! all take time by themselves, so that the cost of checks is given against them and against the
+//! first burst is further away than the program runs (`count:infinity:1`). Copies that do nothing
+//! at all take time by themselves, so that the cost of checks is given against them and against the
 //! program alone.
 
 use anyhow::Context as _;

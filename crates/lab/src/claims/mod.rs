@@ -13,6 +13,7 @@ mod ours;
 mod path_edge;
 pub mod report;
 mod stratified;
+mod time;
 mod workbench;
 
 use std::fs;
@@ -128,8 +129,15 @@ impl Finding {
 /// All claims, in the order of reports.
 #[must_use]
 pub fn all() -> Vec<Claim> {
-    [&path_edge::CLAIMS[..], &ours::CLAIMS[..], &bursty::CLAIMS[..], &stratified::CLAIMS[..], &flow_context::CLAIMS[..]]
-        .concat()
+    [
+        &path_edge::CLAIMS[..],
+        &ours::CLAIMS[..],
+        &time::CLAIMS[..],
+        &bursty::CLAIMS[..],
+        &stratified::CLAIMS[..],
+        &flow_context::CLAIMS[..],
+    ]
+    .concat()
 }
 
 /// The claims with these names, or all.
@@ -203,7 +211,7 @@ mod tests {
     #[test]
     fn every_claim_of_the_list_is_there_once() {
         let ids: Vec<&str> = all().iter().map(|claim| claim.id).collect();
-        let wanted = "P1 P2 P3 P4 P5 P6 P6b P7 P8 S1 S2 S3 S4 S5 S6 S6b S7 S8 S9 F1 F2 F3 F4 F5 B1 B2 B5";
+        let wanted = "P1 P2 P3 P4 P5 P6 P6b P7 P8 S1 S2 S3 S4 S5 S6 S6b S7 S8 S9 F1 F2 F3 F4 F5 B1 B2 B5 T1 T2 T4";
         for id in wanted.split(' ') {
             assert_eq!(ids.iter().filter(|&&other| other == id).count(), 1, "{id}");
         }

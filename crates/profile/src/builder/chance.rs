@@ -19,7 +19,8 @@ use super::ids::EventId;
 /// See the module's header.
 #[derive(Debug, Default)]
 pub(super) struct Chance {
-    squares: Vec<f64>,
+    /// By event: the sum of squares, and its root.
+    squares: Vec<(f64, f64)>,
     contexts: Sums,
     edges: Sums,
 }
@@ -40,13 +41,14 @@ impl Chance {
             _ => return,
         };
         if number.index() >= self.squares.len() {
-            self.squares.resize((number.index() + 1).next_power_of_two(), 0.0);
+            self.squares.resize((number.index() + 1).next_power_of_two(), (0.0, 0.0));
         }
-        let square = &mut self.squares[number.index()];
+        let (square, root) = &mut self.squares[number.index()];
         sums.counts += count;
-        sums.deviations -= square.sqrt();
+        sums.deviations -= *root;
         *square += count * count;
-        sums.deviations += square.sqrt();
+        *root = square.sqrt();
+        sums.deviations += *root;
     }
 
     /// What shares of edges or of calling contexts lack of full overlap, whichever is more; nothing

@@ -20,8 +20,10 @@ use crate::model::{BlockEnd, Module, ModuleId};
 pub(super) struct CodeMap {
     modules: Vec<KnownModule>,
     module_ids: FxHashMap<(String, String), ModuleId>,
-    /// Modules with code, ascending in their first block.
+    /// Modules with code, ascending in their first block,
     with_code: Vec<ModuleId>,
+    /// and these blocks.
+    first_blocks: Vec<u32>,
     n_blocks: u32,
     n_loops: u32,
     functions: Vec<FunctionPlace>,
@@ -145,6 +147,7 @@ impl CodeMap {
             Some(KnownCode { code, first_block: first.0, first_loop: self.n_loops, keys, cut_sources, first_insns });
         (self.n_blocks, self.n_loops) = (n_blocks, n_loops);
         self.with_code.push(module);
+        self.first_blocks.push(first.0);
         self.places.retain(|&(of, _), _| of != module);
         Some(first)
     }
@@ -168,10 +171,9 @@ impl CodeMap {
     }
 
     pub fn block(&self, block: BlockRef) -> Option<Located<'_>> {
-        let known_of = |module: ModuleId| self.modules[module.index()].code.as_ref();
-        let starts_before = |&module: &ModuleId| known_of(module).is_some_and(|known| known.first_block <= block.0);
-        let module = *self.with_code.get(self.with_code.partition_point(starts_before).checked_sub(1)?)?;
-        let known = known_of(module)?;
+        let n_before = self.first_blocks.partition_point(|&first| first <= block.0);
+        let module = *self.with_code.get(n_before.checked_sub(1)?)?;
+        let known = self.modules[module.index()].code.as_ref()?;
         let index = block.0 - known.first_block;
         Some(Located { module, index, block: known.code.blocks.get(index as usize)?, known })
     }

@@ -4,17 +4,16 @@
 //! ran since they were entered. The visits in progress are a stack: those of a frame are the loops
 //! around the frame's present block, outermost first.
 
-use rustc_hash::FxHashMap;
-
-use super::code_map::Located;
-use super::events::{Event, Events, Tally};
+use super::Known;
+use super::events::Tally;
 use super::ids::LoopKey;
+use super::nests::{MetLoopId, Nest, Nests};
 use super::trie::LoopChange;
 
 /// What is known of visits, by loop.
 #[derive(Debug, Default)]
 pub(super) struct Loops {
-    visits: FxHashMap<LoopKey, Visits>,
+    visits: Vec<Visits>,
 }
 
 /// Visits of one loop that are over.
@@ -33,19 +32,25 @@ pub(super) struct VisitStack {
 
 #[derive(Clone, Copy, Debug)]
 struct Visit {
-    key: LoopKey,
+    of: MetLoopId,
     n_iterations: u64,
     /// Whether it was seen to begin, at the header.
     is_whole: bool,
 }
 
 impl Loops {
-    pub fn get(&self, key: LoopKey) -> Option<&Visits> {
-        self.visits.get(&key)
+    /// What is known of a loop of which a visit has ended.
+    pub fn get(&self, nests: &Nests, key: LoopKey) -> Option<&Visits> {
+        let visits = self.visits.get(nests.find(key)?.index())?;
+        (visits.n_partial > 0 || !visits.trips.is_empty()).then_some(visits)
     }
 
+    #[inline]
     fn end(&mut self, visit: Visit) {
-        let visits = self.visits.entry(visit.key).or_default();
+        if self.visits.len() <= visit.of.index() {
+            self.visits.resize_with(visit.of.index() + 1, Visits::default);
+        }
+        let visits = &mut self.visits[visit.of.index()];
         match visit.n_iterations.checked_ilog2() {
             Some(power) if visit.is_whole => {
                 let power = power as usize;
@@ -59,36 +64,44 @@ impl Loops {
     }
 }
 
-/// Where entries of loops are counted.
-#[derive(Debug)]
-pub(super) struct EntryCount<'a> {
-    pub events: &'a mut Events,
-    pub tally: &'a mut Tally,
-}
-
 impl VisitStack {
     pub fn len(&self) -> usize {
         self.stack.len()
     }
 
     /// Control appears at a block; the loops around it are being visited already.
-    pub fn resume(&mut self, block: &Located<'_>) {
-        self.push_loops(block, usize::MAX, None);
+    pub fn resume(&mut self, nests: &Nests, nest: Nest) {
+        let members = nests.members(nest).iter().rev();
+        self.stack.extend(members.map(|member| Visit {
+            of: member.of,
+            n_iterations: u64::from(member.is_header),
+            is_whole: false,
+        }));
     }
 
-    /// Control enters a function at a block.
-    pub fn enter(&mut self, block: &Located<'_>, count: EntryCount<'_>) {
-        self.push_loops(block, usize::MAX, Some(count));
+    /// Control enters a function at a block, or so many of the loops around it.
+    #[inline]
+    pub fn enter(&mut self, known: &mut Known, tally: &mut Tally, nest: Nest, n_entered: usize) {
+        let Known { nests, events, .. } = known;
+        for index in (0..nests.members(nest).len().min(n_entered)).rev() {
+            let member = nests.members(nest)[index];
+            self.stack.push(Visit {
+                of: member.of,
+                n_iterations: u64::from(member.is_header),
+                is_whole: member.is_header,
+            });
+            tally.add(nests.entry(events, member.of), 1.0);
+        }
     }
 
-    /// Control moves to a block of the same function.
-    pub fn change(&mut self, loops: &mut Loops, change: LoopChange, block: &Located<'_>, count: EntryCount<'_>) {
+    /// Control leaves loops within a function.
+    #[inline]
+    pub fn leave(&mut self, loops: &mut Loops, change: LoopChange) {
         for _ in 0..change.n_left {
             if let Some(visit) = self.stack.pop() {
                 loops.end(visit);
             }
         }
-        self.push_loops(block, usize::from(change.n_entered), Some(count));
     }
 
     /// Control is back at the header of the innermost loop.
@@ -114,21 +127,5 @@ impl VisitStack {
             visit.is_whole = false;
         }
         self.end_to(loops, len);
-    }
-
-    fn push_loops(&mut self, block: &Located<'_>, limit: usize, count: Option<EntryCount<'_>>) {
-        let bottom = self.stack.len();
-        let is_seen = count.is_some();
-        self.stack.extend(block.loops().take(limit).map(|(key, is_header)| Visit {
-            key,
-            n_iterations: u64::from(is_header),
-            is_whole: is_seen && is_header,
-        }));
-        self.stack[bottom..].reverse();
-        if let Some(EntryCount { events, tally }) = count {
-            for visit in &self.stack[bottom..] {
-                tally.add(events.number(Event::LoopEntry(visit.key)), 1.0);
-            }
-        }
     }
 }

@@ -16,15 +16,16 @@
 //! | `code_map` | the code of all modules, numbered |
 //! | `trie`, `links` | paths as they were met, and what each step means |
 //! | `walk` | the walk through a burst: frames, paths, checks |
-//! | `contexts`, `loops`, `histories` | what else a walk counts |
+//! | `contexts`, `loops`, `nests`, `histories` | what else a walk counts |
 //! | `events` | numbers for what is counted; the counts of a burst |
-//! | `tick_places`, `suffix`, `precision` | where ticks hit within functions, and what that says of time there |
-//! | `strata`, `phases`, `weights`, `path_weights`, `time` | the estimator |
+//! | `tick_places`, `suffix`, `ways`, `precision` | where ticks hit within functions, and what that says of time there |
+//! | `strata`, `cell_index`, `phases`, `weights`, `path_weights`, `time` | the estimator |
 //! | `chance` | how sure counts are so far |
 //! | `time_model`, `predictor`, `durations`, `doubt` | native durations of bursts |
 //! | `assemble` | the profile's tables |
 
 mod assemble;
+mod cell_index;
 mod chance;
 mod code_map;
 mod contexts;
@@ -35,6 +36,7 @@ mod histories;
 mod ids;
 mod links;
 mod loops;
+mod nests;
 mod path_weights;
 mod phases;
 mod pipeline;
@@ -48,6 +50,7 @@ mod time;
 mod time_model;
 mod trie;
 mod walk;
+mod ways;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -62,16 +65,18 @@ use self::events::{Event, Events, Tally};
 use self::histories::Histories;
 use self::ids::{ContextKey, EventId, StratumId};
 use self::loops::Loops;
+use self::nests::Nests;
 use self::pipeline::Pipeline;
 use self::predictor::Predictor;
 use self::strata::{Count, Strata};
 use self::suffix::Suffix;
-use self::tick_places::TickPlaces;
+use self::tick_places::{Onward, TickPlaces};
 use self::time::{TickTime, TotalTime};
 pub use self::time_model::TimeModel;
 use self::time_model::{Times, Work};
 use self::trie::Trie;
 use self::walk::{Ends, Walker};
+use self::ways::{Habits, Visits};
 use crate::code::{CodeFunction, ModuleCode};
 use crate::model::{BlockEnd, ModuleId, Profile, Thread, ThreadId};
 
@@ -229,6 +234,7 @@ pub struct Builder {
     user: TotalTime,
     region_time: FxHashMap<Region, TickTime>,
     tick_places: TickPlaces,
+    habits: Habits,
     /// Time of ticks in user code that started no burst.
     unwatched_ns: f64,
     system_calls: FxHashMap<(ContextKey, Option<ModuleId>, u64), TickTime>,
@@ -262,6 +268,7 @@ struct Known {
     code: CodeMap,
     events: Events,
     histories: Histories,
+    nests: Nests,
     /// Edges that end paths.
     back_edges: FxHashSet<EventId>,
 }
@@ -291,6 +298,7 @@ impl Builder {
             user: TotalTime::default(),
             region_time: FxHashMap::default(),
             tick_places: TickPlaces::default(),
+            habits: Habits::default(),
             unwatched_ns: 0.0,
             system_calls: FxHashMap::default(),
             threads: Vec::new(),
@@ -361,9 +369,14 @@ impl Builder {
             self.user.add(cpu_ns);
             self.region_time.entry(region).or_default().add(cpu_ns);
             if let Some(module) = tick.place.module.filter(|&module| self.tables.known.code.has(module)) {
-                let burst = tick.burst.as_ref();
-                let suffix = burst.and_then(|burst| Suffix::follow(&self.tables.known.code, burst.blocks));
-                self.tick_places.add(module, tick.place.address, suffix, cpu_ns);
+                let code = &self.tables.known.code;
+                let onward = tick.burst.as_ref().and_then(|burst| {
+                    let suffix = Suffix::follow(code, burst.blocks)?;
+                    let visits = Visits::follow(code, burst.blocks);
+                    self.habits.learn(*burst.blocks.first()?, &visits);
+                    Some(Onward { suffix, sequel: visits.sequel() })
+                });
+                self.tick_places.add(module, tick.place.address, onward, cpu_ns);
             }
             if let Some(row) = self.tables.contexts.get_mut(context) {
                 row.user.add(cpu_ns);

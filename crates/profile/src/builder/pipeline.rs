@@ -15,6 +15,7 @@ use crate::code::{CodeInsn, FIRST_WORD, LOAD_CYCLES, NO_PLACE};
 
 /// Instructions taken in per cycle; times are kept in this part of a cycle.
 const WIDTH: u64 = 6;
+/// As many as an index of a byte goes round.
 const WINDOW: usize = 256;
 /// A burst of more blocks than [`MAX_PIECES`] pieces is simulated in part: it would take strobe
 /// longer than the program.
@@ -26,11 +27,11 @@ const UNKNOWN: CodeInsn = CodeInsn { inputs: [NO_PLACE; 4], outputs: [NO_PLACE; 
 /// The state of the processor; only differences of times mean anything.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    /// When each place is ready.
+    /// When each place is ready; [`NO_PLACE`] is from the start.
     ready: [u64; 256],
     /// When the latest instructions left.
     left: [u64; WINDOW],
-    next: usize,
+    next: u8,
     /// When the next instruction is taken in.
     now: u64,
     /// When the latest one left.
@@ -90,24 +91,27 @@ impl Pipeline {
 
     #[inline]
     fn take(&mut self, insn: &CodeInsn) {
-        self.now = self.now.max(self.left[self.next]) + 1;
-        let mut starts = self.now;
-        for place in insn.inputs.into_iter().filter(|&place| place != NO_PLACE) {
-            starts = starts.max(self.ready[usize::from(place)]);
-        }
+        self.now = self.now.max(self.left[usize::from(self.next)]) + 1;
+        let [a, b, c, d] = insn.inputs;
+        let ready = |place: u8| self.ready[usize::from(place)];
+        let starts = self.now.max(ready(a)).max(ready(b)).max(ready(c)).max(ready(d));
         let done = starts + WIDTH * u64::from(self.latency(insn));
-        for place in insn.outputs.into_iter().filter(|&place| place != NO_PLACE) {
-            self.ready[usize::from(place)] = done;
-        }
+        let [a, b, c] = insn.outputs;
+        self.ready[usize::from(a)] = done;
+        self.ready[usize::from(b)] = done;
+        self.ready[usize::from(c)] = done;
+        self.ready[usize::from(NO_PLACE)] = 0;
         self.latest = self.latest.max(done);
-        self.left[self.next] = self.latest;
-        self.next = (self.next + 1) % WINDOW;
+        self.left[usize::from(self.next)] = self.latest;
+        self.next = self.next.wrapping_add(1);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::code::{CodeBlock, CodeFunction, ModuleCode, NO_LOOP};
@@ -144,6 +148,42 @@ mod tests {
         let of_many = pipeline.run(&map, &[block; 50_000]) / 50_000.0;
         assert!((cycles / of_many - 1.0).abs() < 0.02, "{cycles}, {of_many} in pieces");
         cycles
+    }
+
+    /// A processor as the header of the module describes it, one instruction after the other.
+    fn latest_by_the_book(insns: &[CodeInsn]) -> u64 {
+        let (mut ready, mut left, mut now, mut latest) = ([0; 256], Vec::<u64>::new(), 0, 0);
+        for insn in insns {
+            let oldest_inside = left.len().checked_sub(WINDOW).map_or(0, |index| left[index]);
+            now = oldest_inside.max(now) + 1;
+            let inputs = insn.inputs.iter().filter(|&&place| place != NO_PLACE);
+            let starts = inputs.map(|&place| ready[usize::from(place)]).fold(now, u64::max);
+            let done = starts + WIDTH * u64::from(insn.latency);
+            for &place in insn.outputs.iter().filter(|&&place| place != NO_PLACE) {
+                ready[usize::from(place)] = done;
+            }
+            latest = done.max(latest);
+            left.push(latest);
+        }
+        latest
+    }
+
+    proptest! {
+        #[test]
+        fn instructions_take_what_they_take_by_the_book(
+            insns in prop::collection::vec((0_u8..20, 0_u8..20, 0_u8..20, 1_u8..40), 1..1500),
+        ) {
+            let place = |number: u8| if number < 12 { number } else { NO_PLACE };
+            let insn = |(a, b, to, latency): (u8, u8, u8, u8)| CodeInsn {
+                inputs: [place(a), NO_PLACE, place(b), NO_PLACE],
+                outputs: [place(to), NO_PLACE, NO_PLACE],
+                latency,
+            };
+            let insns: Vec<CodeInsn> = insns.into_iter().map(insn).collect();
+            let mut pipeline = Pipeline::new();
+            insns.iter().for_each(|insn| pipeline.take(insn));
+            prop_assert_eq!(pipeline.latest, latest_by_the_book(&insns));
+        }
     }
 
     #[test]

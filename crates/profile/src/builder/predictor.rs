@@ -18,6 +18,12 @@ const STRONGLY_NOT_TAKEN: u8 = 1;
 const WEAKLY_NOT_TAKEN: u8 = 2;
 const WEAKLY_TAKEN: u8 = 3;
 const STRONGLY_TAKEN: u8 = 4;
+/// What a counter becomes when its branch is not taken, and taken. A table, because what branches
+/// do is what the processor that runs this cannot predict either.
+const AFTERWARDS: [[u8; 8]; 2] = [
+    [WEAKLY_NOT_TAKEN, STRONGLY_NOT_TAKEN, STRONGLY_NOT_TAKEN, WEAKLY_NOT_TAKEN, WEAKLY_TAKEN, 0, 0, 0],
+    [WEAKLY_TAKEN, WEAKLY_NOT_TAKEN, WEAKLY_TAKEN, STRONGLY_TAKEN, STRONGLY_TAKEN, 0, 0, 0],
+];
 
 /// See the module's header.
 #[derive(Debug)]
@@ -45,22 +51,16 @@ impl Predictor {
 
     #[inline]
     pub fn learn(&mut self, branch: BranchRow, is_taken: bool) {
-        let mut prediction = None;
+        let mut decides = UNUSED;
         for (table, bits) in HISTORY_BITS.into_iter().enumerate() {
             let outcomes = self.history % (1 << bits);
             let key = (u64::from(branch.number()) << 32 ^ outcomes).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let counter = &mut self.counters[table << TABLE_BITS | (key >> (u64::BITS - TABLE_BITS)) as usize];
-            if *counter != UNUSED && prediction.is_none() {
-                prediction = Some(*counter >= WEAKLY_TAKEN);
-            }
-            *counter = match (*counter, is_taken) {
-                (UNUSED, true) => WEAKLY_TAKEN,
-                (UNUSED, false) => WEAKLY_NOT_TAKEN,
-                (counter, true) => (counter + 1).min(STRONGLY_TAKEN),
-                (counter, false) => (counter - 1).max(STRONGLY_NOT_TAKEN),
-            };
+            decides = if decides == UNUSED { *counter } else { decides };
+            *counter = AFTERWARDS[usize::from(is_taken)][usize::from(*counter % 8)];
         }
-        self.n_surprises += u32::from(prediction.is_some_and(|prediction| prediction != is_taken));
+        let is_surprise = decides != UNUSED && (decides >= WEAKLY_TAKEN) != is_taken;
+        self.n_surprises += u32::from(is_surprise);
         self.history = self.history << 1 | u64::from(is_taken);
     }
 }

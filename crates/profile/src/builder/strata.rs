@@ -24,6 +24,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::cell_index::{CellIndex, NO_CELL};
 use super::code_map::{CodeMap, Region};
 use super::durations::Ratios;
 use super::ids::{EventId, StratumId};
@@ -42,7 +43,7 @@ pub(super) struct Strata {
     rows: Vec<Stratum>,
     all_ratios: Ratios,
     cells: Vec<Cell>,
-    cell_of: FxHashMap<(StratumId, EventId), u32>,
+    cell_of: CellIndex,
     /// Cells and strata with something in the open block.
     open_cells: Vec<u32>,
     open_strata: Vec<StratumId>,
@@ -160,7 +161,7 @@ impl Strata {
             rows: Vec::new(),
             all_ratios: Ratios::EMPTY,
             cells: Vec::new(),
-            cell_of: FxHashMap::default(),
+            cell_of: CellIndex::default(),
             open_cells: Vec::new(),
             open_strata: Vec::new(),
             burst_ns: FxHashMap::default(),
@@ -217,21 +218,24 @@ impl Strata {
         }
         row.open_ns += times.model_ns;
         row.n_bursts += 1;
+        let mut n_events = 0_u32;
         for count in counts {
             self.add(stratum, count);
+            n_events += 1;
         }
+        self.rows[stratum.index()].n_events_seen += f64::from(n_events);
     }
 
     fn add(&mut self, stratum: StratumId, count: Count) {
         let cells = &mut self.cells;
-        let index = *self.cell_of.entry((stratum, count.event)).or_insert_with(|| {
+        let index = self.cell_of.slot(stratum, count.event);
+        if *index == NO_CELL {
+            *index = cells.len() as u32;
             cells.push(Cell { stratum, event: count.event, k: 0.0, k2: 0.0, kd: 0.0, seen: 0.0, open: 0.0 });
-            cells.len() as u32 - 1
-        });
-        self.rows[stratum.index()].n_events_seen += 1.0;
-        let cell = &mut self.cells[index as usize];
+        }
+        let cell = &mut cells[*index as usize];
         if cell.open == 0.0 {
-            self.open_cells.push(index);
+            self.open_cells.push(*index);
         }
         cell.open += count.weighted;
         cell.seen += count.seen;

@@ -5,6 +5,10 @@
 //! independent draws, `share * (1 - share) / n`; ticks that are evenly spaced in time do better
 //! than that unless the program keeps time with them. With ticks that stand for unequal times, n is
 //! the number of equal ones that would do as well: `(sum of t)^2 / sum of t^2`.
+//!
+//! If all ticks are found in one place, the variance of draws is none, but the next tick can still
+//! be elsewhere. The share that the variance is computed from is drawn towards the middle by one
+//! more tick, half of it here and half elsewhere.
 
 use std::ops::AddAssign;
 
@@ -57,7 +61,9 @@ impl TotalTime {
     /// What part of the total was found in one place, as an estimate.
     pub fn estimate(&self, part: TickTime) -> Estimate {
         let n = self.n_ticks();
-        let variance = if n > 0.0 { part.ns * (self.ns - part.ns).max(0.0) / n } else { 0.0 };
+        let is_somewhere = n > 0.0 && part.ns > 0.0;
+        let share = (n * part.ns / self.ns + 0.5) / (n + 1.0);
+        let variance = if is_somewhere { self.ns * self.ns * share * (1.0 - share).max(0.0) / n } else { 0.0 };
         Estimate { value: part.ns, variance, seen: part.n_ticks }
     }
 }

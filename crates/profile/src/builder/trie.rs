@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use super::events::{Event, Events, Stretch, Tally};
 use super::histories::BranchRow;
 use super::ids::{EventId, FunctionKey, LinkId, NodeId};
+use super::nests::Nest;
 use super::{BlockRef, Known};
 use crate::model::BlockEnd;
 
@@ -58,6 +59,8 @@ pub(super) struct Node {
     pub block_event: EventId,
     /// The edge from the parent's block.
     pub edge_event: EventId,
+    /// The loops around the block.
+    pub nest: Nest,
     exit: EventId,
     piece: EventId,
     latest: [LinkId; 2],
@@ -196,7 +199,8 @@ impl Trie {
 
     fn add_node(&mut self, known: &mut Known, block: BlockRef, start: Start) -> Option<NodeId> {
         let function = known.code.function_of(block)?;
-        let facts = known.code.block(block)?.block;
+        let located = known.code.block(block)?;
+        let (facts, nest) = (located.block, known.nests.of(&located));
         let is_mid_block = start == Start::MidBlock;
         let is_branch = facts.end == BlockEnd::Branch;
         self.nodes.push(Node {
@@ -209,6 +213,7 @@ impl Trie {
             branch: if is_branch { known.histories.row(block) } else { BranchRow::NONE },
             block_event: if is_mid_block { EventId::NONE } else { known.events.number(Event::Block(block)) },
             edge_event: EventId::NONE,
+            nest,
             exit: EventId::NONE,
             piece: EventId::NONE,
             latest: [LinkId::NONE; 2],

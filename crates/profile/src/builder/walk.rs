@@ -32,7 +32,7 @@ use super::events::{Event, Tally};
 use super::histories::Outcomes;
 use super::ids::{ContextKey, EventId, FunctionKey, LinkId, NodeId};
 use super::links::link;
-use super::loops::{EntryCount, VisitStack};
+use super::loops::VisitStack;
 use super::trie::{Callee, Direction, LinkKind, LoopChange, Start};
 use super::{BlockRef, Tables, Taken};
 
@@ -272,18 +272,16 @@ impl Walker {
         }
         self.current.path = link.to;
         if !link.loops.is_none() {
-            self.change_loops(tables, link.loops, link.next);
+            self.change_loops(tables, link.loops, link.to);
         }
     }
 
     #[inline]
-    fn change_loops(&mut self, tables: &mut Tables, change: LoopChange, block: BlockRef) {
+    fn change_loops(&mut self, tables: &mut Tables, change: LoopChange, to: NodeId) {
         if change.n_left != 0 || change.n_entered != 0 {
-            let Tables { known, loops, tally, .. } = tables;
-            if let Some(located) = known.code.block(block) {
-                let count = EntryCount { events: &mut known.events, tally };
-                self.visits.change(loops, change, &located, count);
-            }
+            let Tables { known, loops, tally, trie, .. } = tables;
+            self.visits.leave(loops, change);
+            self.visits.enter(known, tally, trie.node(to).nest, change.n_entered.into());
         }
         if change.iterates {
             self.visits.iterate();
@@ -302,10 +300,7 @@ impl Walker {
         };
         self.current = Activation { path, context, checks_before: self.n_checks, n_visits_below: self.visits.len() };
         let Tables { known, trie, tally, .. } = tables;
-        if let Some(located) = known.code.block(trie.node(path).block) {
-            let count = EntryCount { events: &mut known.events, tally };
-            self.visits.enter(&located, count);
-        }
+        self.visits.enter(known, tally, trie.node(path).nest, usize::MAX);
     }
 
     #[inline]
@@ -374,8 +369,8 @@ impl Walker {
         let path = tables.trie.root(&mut tables.known, block, start).unwrap_or(NodeId::NONE);
         let n_visits_below = self.visits.len();
         self.current = Activation { path, context, checks_before: self.n_checks, n_visits_below };
-        if let Some(located) = tables.known.code.block(block) {
-            self.visits.resume(&located);
+        if !path.is_none() {
+            self.visits.resume(&tables.known.nests, tables.trie.node(path).nest);
         }
     }
 

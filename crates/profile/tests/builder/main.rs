@@ -5,6 +5,7 @@ mod codec;
 mod conservation;
 mod replay;
 mod scale;
+mod shared_block;
 mod ticks;
 mod transitions;
 mod truth;

@@ -109,6 +109,18 @@ impl Tree {
         entered.chain(again).filter(|&(node, _)| is_without(node)).map(|(_, n)| n).fold(0, u64::saturating_add)
     }
 
+    /// Hands on how often each context was entered: the function, or the call, that it is of.
+    pub fn for_each_entry(&self, sink: &mut dyn FnMut(Callee, u64)) {
+        for node in &self.nodes {
+            sink(node.callee, node.n_calls);
+        }
+        for (&(_, to), &n) in &self.recursions {
+            if let Some(node) = self.nodes.get(to as usize) {
+                sink(node.callee, n);
+            }
+        }
+    }
+
     /// The node of the context at a place; contexts around it come first.
     fn node(&mut self, area: &mut AreaContexts, place: u32, callee_of: &dyn Fn(u32) -> Option<Callee>) -> Option<u32> {
         let mut ways: Vec<(u32, Callee)> = Vec::new();

@@ -179,7 +179,7 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
         rest = behind;
         let at = module.base.offset(u64::from(cell.at));
         let owner = match cell.kind {
-            CellKind::Target | CellKind::CallSite | CellKind::PathMisses => continue,
+            CellKind::Target | CellKind::CallSite | CellKind::Callees | CellKind::PathMisses => continue,
             CellKind::Block | CellKind::Edge | CellKind::InnerEdge => module.flow.function_containing(at),
             CellKind::Paths | CellKind::HashedPaths | CellKind::LostPaths | CellKind::Context => {
                 function_entered_at(module.flow, at)
@@ -203,7 +203,7 @@ fn tallies(module: &Module<'_>, counted: &Counted<'_>) -> Result<BTreeMap<u32, T
                 tally.paths.extend(hashed.remove(&cell.to).into_iter().flatten())
             }
             CellKind::LostPaths => tally.n_lost = tally.n_lost.saturating_add(count),
-            CellKind::Target | CellKind::CallSite | CellKind::PathMisses => {}
+            CellKind::Target | CellKind::CallSite | CellKind::Callees | CellKind::PathMisses => {}
         }
     }
     for path in counted.unfinished {

@@ -1,5 +1,6 @@
 //! Exact mode: what the agent does with counters.
 
+pub mod callees;
 pub mod contexts;
 pub mod counts;
 pub mod coverage;
@@ -16,7 +17,9 @@ use profile::exact::{CodePlace, ExactBuilder, PathNumber, Samples};
 use profile::model::{ModuleId, Profile};
 use rustc_hash::FxHashMap;
 use wire::control::NativeReason;
+use wire::exact::CALLEE;
 
+use self::callees::Callees;
 use self::contexts::{AreaContexts, Places, Tree};
 use self::counts::{Added, Effort, Gaps};
 use self::coverage::Coverage;
@@ -52,6 +55,7 @@ pub fn forget_targets(watched: &Watched) {
 pub struct Totals {
     pub modules: HashMap<ModuleId, Counted>,
     pub contexts: Tree,
+    pub callees: Callees,
     /// How far threads stayed in copies.
     pub stay: Stay,
     pub lost_paths: u64,
@@ -186,6 +190,12 @@ impl Totals {
             self.contexts.add(&mut contexts, &|number| owner(&key_places, number));
             watched.process.for_each_path(area, &mut |PathCount { key, count, beside }| {
                 let number = (key >> 32) as u32;
+                if number & CALLEE != 0 {
+                    if let Some(call) = owner(&key_places, number & !CALLEE) {
+                        self.callees.add(watched, call, key as u32, count);
+                    }
+                    return;
+                }
                 let number = if contexts.is_empty() {
                     Some(number)
                 } else {
@@ -313,6 +323,14 @@ impl Totals {
         }
         if let Err(error) = self.contexts.fill(&mut builder, &places, &paths, metric) {
             outcome.problems.push(format!("calling contexts: {error}"));
+        }
+        let by_site = counting.has_call_sites() && !counting.has_paths();
+        let calls = self.callees.fill(&mut builder, &self.modules, &in_profile).and_then(|()| match by_site {
+            true => callees::fill_by_sites(&mut builder, &self.contexts, &self.modules, &in_profile),
+            false => Ok(()),
+        });
+        if let Err(error) = calls {
+            outcome.problems.push(format!("calls: {error}"));
         }
         let is_sampled = counting == emit::Counting::SampledPaths;
         let unit = if is_sampled { Beside::Squares } else { Beside::Metric(metric) };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use profile::ModuleCode;
 use profile::builder::{BlockRef, Place};
 use profile::model::ModuleId;
+use rustc_hash::FxHashMap;
 use wire::sample::RECORD_ADDRESS_BITS;
 
 /// The modules of a process by address.
@@ -15,6 +16,8 @@ pub struct Layout {
     modules: Vec<LoadedModule>,
     /// Blocks of recent records, by a hash of the record: most of a burst is the same few blocks.
     recent: Vec<(u32, BlockRef)>,
+    /// Blocks of all records that were met.
+    met: FxHashMap<u32, BlockRef>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,7 +46,7 @@ const NO_RECORD: u32 = u32::MAX;
 
 impl Layout {
     pub fn new(cluster_lows: Vec<u64>) -> Layout {
-        Layout { cluster_lows, modules: Vec::new(), recent: Vec::new() }
+        Layout { cluster_lows, modules: Vec::new(), recent: Vec::new(), met: FxHashMap::default() }
     }
 
     pub fn add(&mut self, start: u64, end: u64, bias: u64, id: ModuleId) {
@@ -54,6 +57,7 @@ impl Layout {
     pub fn remove(&mut self, start: u64) {
         self.modules.retain(|module| module.start != start);
         self.recent.clear();
+        self.met.clear();
     }
 
     /// The control flow of a module has become known; its blocks are numbered from `first`.
@@ -94,10 +98,14 @@ impl Layout {
         {
             return Lookup::Block(block);
         }
-        let pc = self.record_address(record);
-        let found = self.find(pc, ModuleCode::block_at);
+        if let Some(&block) = self.met.get(&record) {
+            self.recent[slot] = (record, block);
+            return Lookup::Block(block);
+        }
+        let found = self.find(self.record_address(record), ModuleCode::block_at);
         if let Lookup::Block(block) = found {
             self.recent[slot] = (record, block);
+            self.met.insert(record, block);
         }
         found
     }

@@ -2,19 +2,20 @@
 //! counters is the business of a [`crate::reader::Reader`].
 
 pub mod layout;
+pub mod looks;
 pub mod threads;
 pub mod unwind;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use attach::{Hindrance, MappedModule, PerfTicks, Placed, Process};
 use profile::model::{ModuleId, ValueKind};
 use store::ProcessId;
 
 use self::layout::Layout;
+use self::looks::{CostlyLooks, Looks, Scans};
 use self::unwind::{StackUnwinder, UnwindSections};
 use crate::translation::Translation;
 
@@ -25,8 +26,12 @@ pub struct Watched {
     pub process: Arc<Process>,
     /// Its number in the profile file.
     pub id: ProcessId,
-    /// When its modules were looked at last.
-    pub last_scan: Instant,
+    /// When its modules were looked at.
+    pub scans: Scans,
+    /// When it was looked for hindrances.
+    pub hindrance_looks: Looks,
+    /// When all of its memory and threads were looked at.
+    pub costly_looks: CostlyLooks,
     /// CPU time so far.
     pub cpu_ns: u64,
     /// Modules that are loaded.
@@ -98,7 +103,9 @@ impl Watched {
             layout: Layout::new(process.clusters().iter().map(|cluster| cluster.lo).collect()),
             process,
             id,
-            last_scan: Instant::now(),
+            scans: Scans::new(),
+            hindrance_looks: Looks::new(),
+            costly_looks: CostlyLooks::new(),
             cpu_ns: 0,
             modules: Vec::new(),
             retired: Vec::new(),

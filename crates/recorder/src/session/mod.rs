@@ -6,7 +6,9 @@
 //! as such until what its samples need is known, or until it has waited long enough.
 
 mod modules;
+mod nap;
 mod processes;
+mod writing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +16,20 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use attach::{Joined, Listener, Process, Settings};
-use profile::Profile;
 use profile::builder::Options;
 use profile::model::NotedValue;
 use store::Recording;
 use store::path_trace::file::Writer;
 use wire::control::TickSource;
 
+pub use self::nap::SHORTEST_NAP;
 use self::processes::Followed;
+use self::writing::Writing;
 use crate::bursts::budget::Budget;
 use crate::bursts::digest::TIMES;
 use crate::bursts::tally::{Cost, Yields};
 use crate::error::Result;
 use crate::exact;
-use crate::facts;
 use crate::noted::{self, ValueStream};
 use crate::plan::{Mode, Plan};
 use crate::requests::Requests;
@@ -35,11 +37,9 @@ use crate::sums::{Clock, Counters, Sums};
 use crate::translation::guide::Guide;
 use crate::translation::work::{Done, Work};
 use crate::translation::{Content, FileKey, Translator};
+use crate::wake::Waker;
 
 const ADJUST_EVERY: Duration = Duration::from_millis(50);
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// A snapshot of the profile is written again after so many times the time that writing it took.
-const WRITE_PAUSE: u32 = 20;
 const N_ACCEPTORS: usize = 2;
 /// What a process takes to load the runtime, to join and to let go of it at its end, as a multiple
 /// of joining, which is what the runtime can measure: between 1.7 and 1.9 for `true`, rounded up.
@@ -59,6 +59,8 @@ pub struct Session {
     processes: Vec<Followed>,
     /// Dead, but their children run their copies.
     ancestors: Vec<Arc<Process>>,
+    /// When it was looked last whether they still do.
+    ancestors_checked: Instant,
     pub n_processes: usize,
     window: OpenWindow,
     requests: Requests,
@@ -94,17 +96,6 @@ pub struct Pace {
     pub warm_after: Option<Duration>,
 }
 
-/// Snapshots of the profile while the program runs.
-#[derive(Debug)]
-struct Writing {
-    last_flush: Instant,
-    last_write: Instant,
-    write_time: Duration,
-    error: Option<String>,
-    /// What was written last.
-    latest: Option<Profile>,
-}
-
 impl Session {
     /// Starts to listen. The caller starts the program.
     pub fn start(
@@ -127,8 +118,8 @@ impl Session {
         let guide = guide.unwrap_or_default();
         let translator = Arc::new(Translator::new(plan.uses_cache, content, keeps_flow, guide, n_threads));
         let (send_done, done) = channel();
-        let work = Work::start(Arc::clone(&translator), send_done);
-        let joined = accept(listener, settings);
+        let work = Work::start(Arc::clone(&translator), send_done, requests.waker().clone());
+        let joined = accept(listener, settings, requests.waker());
         let stream = plan.noting.as_ref().and_then(|noting| noting.stream.as_deref());
         let compressor = plan.noting.as_ref().map_or("", |noting| &noting.compressor);
         let path_trace = plan.mode.traces_paths().then(|| store::path_trace::path_beside(&plan.output));
@@ -164,13 +155,7 @@ impl Session {
                 until_translated: None,
                 warm_after: None,
             },
-            writing: Writing {
-                last_flush: now,
-                last_write: now,
-                write_time: Duration::ZERO,
-                error: None,
-                latest: None,
-            },
+            writing: Writing::new(now),
             plan,
             sums,
             known_files: HashMap::new(),
@@ -180,6 +165,7 @@ impl Session {
             done,
             processes: Vec::new(),
             ancestors: Vec::new(),
+            ancestors_checked: now,
             n_processes: 0,
             requests,
             tick_source: settings.tick_source,
@@ -206,7 +192,7 @@ impl Session {
             self.pace.last_adjust = Instant::now();
             self.adjust();
         }
-        if self.writing.last_flush.elapsed() >= FLUSH_EVERY {
+        if self.writing.is_flush_due() {
             self.flush();
         }
         self.sums.tally.n_samples > before
@@ -273,6 +259,18 @@ impl Session {
         }
     }
 
+    /// Returns a nap that ends when recording is to start or to stop, if that is sooner.
+    fn until_due(&self, nap: Duration) -> Duration {
+        let plan = self.plan.window;
+        let OpenWindow { started, enabled_since, recorded, .. } = self.window;
+        let left = match enabled_since {
+            Some(since) => plan.duration.map(|duration| duration.saturating_sub(recorded + since.elapsed())),
+            None if plan.starts_paused || !recorded.is_zero() => None,
+            None => Some(plan.delay.saturating_sub(started.elapsed())),
+        };
+        left.map_or(nap, |left| nap.min(left.max(SHORTEST_NAP)))
+    }
+
     fn set_enabled(&mut self, enabled: bool) {
         let window = &mut self.window;
         if enabled == window.is_enabled {
@@ -302,53 +300,6 @@ impl Session {
             watched.process.set_interval_ns(interval_ns);
             watched.process.set_burst_checks(setting.burst_checks);
         }
-    }
-
-    /// Writes what has been read so far, and a snapshot of the profile where the mode has one and
-    /// it does not take too long.
-    fn flush(&mut self) {
-        self.writing.last_flush = Instant::now();
-        for Followed { of, reader, .. } in self.processes.iter_mut().filter(|followed| !followed.has_ended()) {
-            reader.flush(of, &mut self.sums);
-            for path in of.unplace_changed() {
-                self.sums.counters.problem(format!("{}: the program has changed this code", path.display()));
-            }
-            of.blind_threads.extend(of.process.threads_that_block_ticks().unwrap_or_default());
-        }
-        match self.plan.mode {
-            Mode::Bursts(_) if self.writing.last_write.elapsed() >= self.writing.write_time * WRITE_PAUSE => {
-                self.write_snapshot();
-            }
-            // Counters are read when their process has ended.
-            Mode::Bursts(_) | Mode::Counted(_) | Mode::Exact(_) | Mode::Pep(_) => {}
-        }
-    }
-
-    fn write_snapshot(&mut self) {
-        let facts = facts::so_far(self);
-        for (name, value) in &facts {
-            self.sums.recording.fact(name, value);
-        }
-        let mut profile = self.sums.builder.profile();
-        self.write(&profile);
-        profile.facts.extend(facts.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        self.writing.latest = Some(profile);
-    }
-
-    /// Returns the profile so far, if it has been written since the last time.
-    pub fn take_latest(&mut self) -> Option<Profile> {
-        self.writing.latest.take()
-    }
-
-    /// Writes a profile. One that cannot be written does not stop the program; the loss is reported
-    /// at the end.
-    pub fn write(&mut self, profile: &Profile) {
-        let started = Instant::now();
-        if let Err(error) = self.sums.recording.write(profile) {
-            self.writing.error.get_or_insert(error.to_string());
-        }
-        self.writing.write_time = started.elapsed();
-        self.writing.last_write = Instant::now();
     }
 
     /// Ends the threads; returns the profile file, and why it is incomplete.
@@ -399,18 +350,19 @@ fn options(mode: &Mode) -> Options {
 }
 
 /// Lets processes join, in threads of their own.
-fn accept(listener: Listener, settings: Settings) -> Receiver<Joined> {
+fn accept(listener: Listener, settings: Settings, waker: &Waker) -> Receiver<Joined> {
     let (send_joined, joined) = channel();
     // More than one, because a process that stalls while it joins must not keep others out. The
     // threads end with strobe: nothing is lost when they are cut off between two processes.
     let listener = Arc::new(listener);
     for _ in 0..N_ACCEPTORS {
-        let (listener, send_joined) = (Arc::clone(&listener), send_joined.clone());
+        let (listener, send_joined, waker) = (Arc::clone(&listener), send_joined.clone(), waker.clone());
         std::thread::spawn(move || {
             while let Ok(joined) = listener.accept(&settings) {
                 if send_joined.send(joined).is_err() {
                     return;
                 }
+                waker.wake();
             }
         });
     }

@@ -2,7 +2,6 @@
 //! of their translations.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use attach::MappedModule;
 use profile::model::ModuleId;
@@ -24,12 +23,13 @@ pub(super) struct KnownFile {
 impl Session {
     /// Looks for modules that have come.
     pub(super) fn scan(&mut self, followed: &mut Followed) {
-        followed.of.last_scan = Instant::now();
         let Ok(mapped) = followed.of.process.modules() else { return };
+        let mut has_news = false;
         for module in mapped {
             if followed.of.modules.iter().any(|known| known.mapped.is_same_as(&module)) {
                 continue;
             }
+            has_news = true;
             followed.remove_module(module.base);
             let watched = &mut followed.of;
             let path = module.path.display().to_string();
@@ -48,6 +48,7 @@ impl Session {
             }
             watched.add_module(Module { mapped: module, id, translation: None, placed: None, problem, unwind });
         }
+        followed.of.scans.done(followed.of.cpu_ns, has_news);
     }
 
     fn known_file(&mut self, key: &FileKey) -> KnownFile {

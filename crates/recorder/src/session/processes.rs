@@ -22,7 +22,11 @@ use crate::translation::Translation;
 use crate::translation::work::Work;
 use store::path_trace::facts::Fact;
 
-const SCAN_EVERY: Duration = Duration::from_millis(100);
+/// How often it is looked for what keeps bursts from being harmless.
+const LOOK_FOR_HINDRANCES_EVERY: Duration = Duration::from_millis(100);
+/// How often it is looked whether ended processes have children that need their copies. All
+/// processes of the system are looked through for that.
+const CHECK_ANCESTORS_EVERY: Duration = Duration::from_secs(1);
 /// Between ticks of a process in which no bursts may start.
 const HINDERED_INTERVAL_NS: u64 = 1_000_000_000;
 /// Tries over which the hit rate is judged.
@@ -162,7 +166,10 @@ impl Session {
                 self.end_process(index);
             }
         }
-        self.ancestors.retain(|process| process.has_heirs());
+        if !self.ancestors.is_empty() && self.ancestors_checked.elapsed() >= CHECK_ANCESTORS_EVERY {
+            self.ancestors_checked = Instant::now();
+            self.ancestors.retain(|process| process.has_heirs());
+        }
         self.judge_warmth();
     }
 
@@ -175,8 +182,8 @@ impl Session {
         if let Some(notes) = notes.as_mut().filter(|_| !is_last) {
             notes.drain(of, self.sums.value_stream.as_mut());
         }
-        if let Ok(time) = of.process.cpu_time() {
-            of.cpu_ns = time.total_ns;
+        if let Ok(cpu_ns) = of.process.cpu_ns() {
+            of.cpu_ns = cpu_ns;
         }
         for base in of.wanted.keys() {
             self.work.want(of.process.pid(), *base);
@@ -268,12 +275,11 @@ impl Session {
             }
             let has_strangers = followed.of.wanted.remove(&0).is_some();
             followed.of.wanted.clear();
-            let waited = followed.of.last_scan.elapsed();
-            if waited >= SCAN_EVERY || has_strangers && waited >= SCAN_EVERY / 10 {
+            if followed.of.scans.is_due(followed.of.cpu_ns, has_strangers) {
                 self.scan(followed);
-                if !is_left_alone {
-                    self.look_for_hindrances(&mut followed.of);
-                }
+            }
+            if !is_left_alone && followed.of.hindrance_looks.is_due(followed.of.cpu_ns, LOOK_FOR_HINDRANCES_EVERY) {
+                self.look_for_hindrances(&mut followed.of);
             }
         }
         self.processes = processes;
@@ -304,6 +310,7 @@ impl Session {
     }
 
     fn look_for_hindrances(&mut self, watched: &mut Watched) {
+        watched.hindrance_looks.done(watched.cpu_ns);
         if !watched.look_for_hindrances() {
             return;
         }

@@ -9,6 +9,7 @@ use attach::{MappedModule, Process};
 
 use super::{FileKey, Translation, Translator};
 use crate::process::Placement;
+use crate::wake::Waker;
 
 /// A module to be translated and placed in a process.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ struct Queue {
 }
 
 impl Work {
-    pub fn start(translator: Arc<Translator>, done: Sender<Done>) -> Work {
+    pub fn start(translator: Arc<Translator>, done: Sender<Done>, waker: Waker) -> Work {
         let shared = Arc::new(Shared::default());
         let for_worker = Arc::clone(&shared);
         let (send_performed, performed) = channel::<Performed>();
@@ -67,6 +68,7 @@ impl Work {
                 }
                 let _ = done.send(each);
                 counted.queue.lock().unwrap_or_else(PoisonError::into_inner).n_indexing -= 1;
+                waker.wake();
             }
         });
         let worker = std::thread::spawn(move || {

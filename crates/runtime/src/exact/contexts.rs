@@ -11,7 +11,9 @@ use wire::exact::{
     ROOT_CONTEXT, SPECIAL_KEYS, context_place, front_context_place, next_context_place,
 };
 
-use crate::exact::PATH;
+use crate::bursts::twins;
+use crate::exact::{PATH, thread_exit};
+use crate::sys::own_memory;
 use crate::threads::area::Area;
 
 /// Makes the entry for the context that the calling thread's copy has not found.
@@ -37,6 +39,22 @@ pub fn make_wanted(area: &Area) {
 pub fn set_context(area: &Area, context: u32) {
     let frame = area.header().exact.frame.load(Relaxed);
     area.header().exact.frame.store(frame & PATH | u64::from(context) << 32, Relaxed);
+}
+
+/// Finds out from where the calling thread calls that has run natively, and has its stack pointer
+/// at `rsp`: functions that were active when it left copies may have returned. It is what the
+/// innermost call has left that copies have made and that has not returned. Where there is none
+/// near, nobody is known to call.
+pub fn retake(area: &Area, rsp: u64) {
+    const MAX_WORDS: usize = 512;
+    let mut stack = [0; 8 * MAX_WORDS];
+    let n_words = own_memory::copy(rsp, &mut stack) / 8;
+    let words = stack.as_chunks().0.iter().take(n_words).map(|&word| u64::from_le_bytes(word));
+    // A call leaves what it does for the stack pointer before the return address is pushed.
+    let keys = (1..).map(|n_words: u64| rsp.wrapping_add(8 * n_words));
+    let returns = words.zip(keys).filter(|&(word, _)| twins::behind_call(word).is_some());
+    let frame = returns.into_iter().find_map(|(_, key)| thread_exit::frame_at(area.raw() as u64, key));
+    set_context(area, frame.map_or(ROOT_CONTEXT, |frame| (frame >> 32) as u32));
 }
 
 /// The contexts of the calling thread.

@@ -337,6 +337,10 @@ fn go_on_at(area: &Area, target: u64) -> Step {
         return go_natively(area, target, NativeReason::Abandoned);
     }
     if let Some(twin) = exact::wait_for_twin(control, target) {
+        if exact::is_native(area) {
+            // SAFETY: the area is the calling thread's.
+            contexts::retake(area, unsafe { (*area.raw()).gate.registers[saved::RSP] });
+        }
         exact::note_entry(area);
         return leave_at(area, target, twin);
     }

@@ -132,10 +132,7 @@ fn scratchpad(area: &Area) -> Scratchpad {
             uncharged: exact::metric(area).wrapping_sub((*header).exact.charged),
             ended_metric: (*header).tables.ended_metric,
             access: [(*header).cache.line, (*header).cache.last_line, (*header).cache.has_missed],
-            trigger: [
-                area.header().burst.checks.load(Relaxed),
-                area.header().trigger.is_instrumented.load(Relaxed),
-            ],
+            trigger: [area.header().burst.checks.load(Relaxed), area.header().trigger.is_instrumented.load(Relaxed)],
             hooked: Hooked::default(),
             was_native: exact::is_native(area),
         }

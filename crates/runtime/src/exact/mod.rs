@@ -3,7 +3,9 @@
 //! Copies of exact mode go to the gate ([`crate::exact::gate`]) where those of bursts would leave.
 //! There are five ways into copies: from the gate; back from a function of the runtime
 //! ([`crate::exact::return_to_copy`]); into a handler or out of one ([`crate::exact::resume`]); at
-//! the start of a thread; and, for threads that run natively for want of a copy, a tick.
+//! the start of a thread; and, for threads that run natively for want of a copy, a tick. A thread
+//! that comes from elsewhere than a copy has no path register, so where copies keep one it enters
+//! at the start of a block only ([`twin_to_enter`]).
 //!
 //! If the agent does not answer, exact mode is given up for the whole process, for good: threads go
 //! on natively as they come by.
@@ -24,7 +26,7 @@ pub mod uncopied;
 
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
-use wire::control::{Control, NativeReason};
+use wire::control::{Control, ENTERS_ANYWHERE, NativeReason};
 use wire::sample::EndReason;
 
 use crate::bursts::twins;
@@ -89,20 +91,28 @@ pub fn note_return(area: &Area) {
     area.header().exact.frame.store(area.private().calling_frame.load(Relaxed), Relaxed);
 }
 
-/// Returns the twin of `target`, to which the program has come by its address, if it starts a
-/// block; waits for the agent if there may yet be one.
+/// Returns the twin of `target`, to which the program has come by its address, if a thread may
+/// enter there; waits for the agent if there may yet be one.
 pub fn wait_for_twin(control: &Control, target: u64) -> Option<u64> {
-    let known = twins::of_leader(target);
+    let known = twin_to_enter(control, target);
     // A module is translated as a whole: what has a twin in the middle of a block has been looked
     // at.
     let is_final = known.is_some() || twins::of(target).is_some();
     if is_final || twins::cluster_of(target).is_none() || UNCOPIED.contains(target) || !ask(control) {
         return known;
     }
-    twins::of_leader(target).or_else(|| {
+    twin_to_enter(control, target).or_else(|| {
         UNCOPIED.insert(target);
         None
     })
+}
+
+/// Returns the twin at which a thread may enter that has run natively and is at `pc`.
+pub fn twin_to_enter(control: &Control, pc: u64) -> Option<u64> {
+    match control.exact.is_on.load(Relaxed) {
+        ENTERS_ANYWHERE => twins::of(pc),
+        _ => twins::of_leader(pc),
+    }
 }
 
 /// Asks the agent for copies of everything that is mapped. Returns whether it has answered.

@@ -64,7 +64,7 @@ const WORDS_PER_SLOT: usize = 1 + size_of::<CallerFrame>() / 8;
 
 /// Returns what the last call with this stack pointer left, if it was the last one to use its
 /// entry.
-fn frame_at(base: u64, key: u64) -> Option<u64> {
+pub fn frame_at(base: u64, key: u64) -> Option<u64> {
     let offset = (key & u64::from(FRAME_MASK)) * u64::from(FRAME_SCALE);
     // SAFETY: the frames are in the thread's area, and the mask keeps the offset inside.
     let entry = unsafe { &*((base + u64::from(FRAMES) + offset) as *const CallerFrame) };

@@ -1,8 +1,9 @@
 //! The tick in exact mode.
 //!
-//! It brings a thread back into copies that left them because there were none, if it finds it at
-//! the start of a block. If paths are sampled, it makes samples wanted, wherever it finds the
-//! thread. When exact mode has been given up, it takes a thread out that does not come by the gate.
+//! It brings a thread back into copies that left them because there were none, if it finds it where
+//! threads may enter: anywhere, or, where copies keep a path register, at the start of a block. If
+//! paths are sampled, it makes samples wanted, wherever it finds the thread. When exact mode has
+//! been given up, it takes a thread out that does not come by the gate.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +11,7 @@ use wire::control::{NativeReason, Policy, TickPlace};
 
 use crate::bursts::tick::{adjust_timer, follows_system_call};
 use crate::bursts::twins;
-use crate::exact::{self, interrupt, native_code};
+use crate::exact::{self, contexts, interrupt, native_code};
 use crate::process::session::{self, Session};
 use crate::sys::abi::{SigInfo, UContext, register};
 use crate::threads::area::Area;
@@ -43,7 +44,8 @@ pub fn on_tick(session: Session, info: &mut SigInfo, context: &mut UContext, ove
         return;
     }
     let may_enter = exact::may_enter(session.control) && exact::is_native(&area) && !native_code::is_runtime(pc);
-    if may_enter && let Some(twin) = twins::of_leader(pc) {
+    if may_enter && let Some(twin) = exact::twin_to_enter(session.control, pc) {
+        contexts::retake(&area, context.registers[register::RSP]);
         exact::note_entry(&area);
         context.registers[register::RIP] = twin;
     }

@@ -43,6 +43,26 @@ impl<'a> FlowRows<'a> {
         BlockId(self.blocks.partition_point(|&other| other < block) as u32)
     }
 
+    /// Cycles that the last instruction of a block makes the next one wait, one at least.
+    pub fn last_wait(&self, block: BlockRef) -> f64 {
+        let block = self.builder.tables.known.code.block(block);
+        let last = block.and_then(|block| block.insns().last());
+        last.map_or(1.0, |insn| f64::from(insn.latency).max(1.0))
+    }
+
+    /// Cycles of the instructions of a block if each waits for the one before it, and of the
+    /// slowest of them.
+    pub fn waits(&self, block: BlockRef) -> (f64, f64) {
+        let Some(block) = self.builder.tables.known.code.block(block) else { return (1.0, 1.0) };
+        let each = block.insns().iter().map(|insn| f64::from(insn.latency).max(1.0));
+        let unknown = || (f64::from(block.block.n_insns.max(1)), 1.0);
+        each.fold(None, |sums: Option<(f64, f64)>, wait| {
+            let (sum, most) = sums.unwrap_or_default();
+            Some((sum + wait, most.max(wait)))
+        })
+        .unwrap_or_else(unknown)
+    }
+
     /// The row of a block, if it has one.
     pub fn find(&self, block: BlockRef) -> Option<BlockId> {
         self.blocks.binary_search(&block).ok().map(|index| BlockId(index as u32))

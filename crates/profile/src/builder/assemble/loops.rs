@@ -22,7 +22,7 @@ pub(super) fn fill(rows: &FlowRows<'_>, times: &Times, profile: &mut Profile) {
         let Some((header, parent)) = tables.known.code.loop_facts(key) else { continue };
         let header = rows.id(header);
         let Some(block) = profile.blocks.get(header.index()) else { continue };
-        let visits = tables.loops.get(key);
+        let visits = tables.loops.get(&tables.known.nests, key);
         ids.insert(key, LoopId(profile.loops.len() as u32));
         profile.loops.push(Loop {
             function: block.function,

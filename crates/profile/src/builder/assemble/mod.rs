@@ -10,6 +10,7 @@ mod accounting;
 mod contexts;
 mod flow;
 mod loops;
+mod tick_paths;
 mod times;
 
 use std::collections::BTreeMap;

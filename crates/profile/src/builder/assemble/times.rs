@@ -5,25 +5,25 @@
 //! 1. **Instruction.** An interrupt is taken behind the instruction that the processor was waiting
 //!    for, so that the tick's address is that of the next one. The time belongs to the block of the
 //!    instruction before: another block if the address is the first of its own. Which one, edges
-//!    into it say, by how often they were taken. At the entry of a function and behind a call, the
-//!    instruction before is in another function; such ticks stay where they are.
-//! 2. **Path.** The tick's time goes to the paths that have its block and go on as its burst did
-//!    ([`Suffix`]), by how often each ran. Executions of the block that are on no path that was
-//!    seen whole have their part, which is nobody's.
+//!    into it say, by how often they were taken and what the instruction takes that is last before
+//!    them. At the entry of a function and behind a call, the instruction before is in another
+//!    function; such ticks stay where they are.
+//! 2. **Path.** The tick's time goes to the paths that have its block and go on as its burst did,
+//!    by how often each ran, and by what followed ([`super::tick_paths`]). Executions of the block
+//!    that are on no path that was seen whole have their part, which is nobody's.
 //! 3. **Shrinkage.** Where ticks are few, shares within a function are drawn towards executed
 //!    instructions, as far as the ticks of the whole program say that these can be trusted
 //!    ([`Precision`]).
 //!
-//! What step 2 cannot see is code that is slow on one path and fast on another that shares the
-//! block. [`SPLIT_ERROR`] allows for that in the error of a path.
-
-use rustc_hash::FxHashMap;
+//! What step 2 may not see is code that is slow on one path and fast on another that shares the
+//! block. Ticks that pile up at one address, beyond what the function's instructions are worth, say
+//! that there is something to wait for; then the error of a path allows for it to be the only one
+//! that waits, or the only one that does not. [`SPLIT_ERROR`] is for small differences.
 
 use super::flow::FlowRows;
+use super::tick_paths::{Paths, Shares};
 use crate::builder::BlockRef;
 use crate::builder::precision::{Parts, Precision, Share};
-use crate::builder::suffix::{Suffix, SuffixEnd};
-use crate::builder::tick_places::TickGroup;
 use crate::estimate::Estimate;
 use crate::model::{BlockId, EdgeKind, FunctionId, Profile};
 
@@ -43,51 +43,43 @@ pub(super) struct Times {
     precisions: Vec<Option<Precision>>,
 }
 
-/// What is known of paths before their time is.
-#[derive(Debug)]
-struct Paths {
-    blocks: Vec<Box<[BlockRef]>>,
-    ends: Vec<SuffixEnd>,
-    counts: Vec<f64>,
-    /// Paths through a block, with the place of the block on each.
-    through: FxHashMap<BlockRef, Vec<(usize, usize)>>,
-    /// How often paths that were seen whole went through a block.
-    on_paths: FxHashMap<BlockRef, f64>,
-    /// Paths that end by a back edge to a block.
-    back_to: FxHashMap<BlockRef, Vec<usize>>,
-}
-
 /// Ticks of a path, as shares of whole ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct PathTicks {
     n: f64,
-    /// Of these, what could as well be another path's.
+    /// Standard deviation of these, where they could as well be another path's.
     n_unsure: f64,
 }
 
 /// Gives blocks and paths their times; rows of functions, blocks, edges and paths are there.
 pub(super) fn fill(rows: &FlowRows<'_>, profile: &mut Profile) -> Times {
     let paths = Paths::new(rows, profile);
-    let arrivals = Arrivals::new(profile);
+    let arrivals = Arrivals::new(rows, profile);
     let mut block_ticks = vec![0.0; profile.blocks.len()];
     let mut path_ticks = vec![PathTicks::default(); profile.paths.len()];
     let ticks_per_ns = rows.builder.total.ticks_per_ns();
-    for group in rows.builder.tick_places.groups() {
-        let Some(block) = rows.builder.tables.known.code.block_containing(group.module, group.address) else {
-            continue;
-        };
+    let expectation = Expectation::new(rows, profile, ticks_per_ns);
+    let groups = rows.builder.tick_places.groups();
+    for groups in groups.chunk_by(|a, b| (a.module, a.address) == (b.module, b.address)) {
+        let (module, address) = (groups[0].module, groups[0].address);
+        let Some(block) = rows.builder.tables.known.code.block_containing(module, address) else { continue };
         let Some(id) = rows.find(block.number()) else { continue };
-        let n = group.time.ns * ticks_per_ns;
-        let is_at_start = block.block.address == group.address;
+        let ticks = groups.iter().map(|group| group.time.ns * ticks_per_ns);
+        let is_at_start = block.block.address == address;
         let shares = if is_at_start { arrivals.before(id) } else { vec![(id, 1.0)] };
+        let all: f64 = ticks.clone().sum();
         for &(block, share) in &shares {
-            block_ticks[block.index()] += n * share;
+            block_ticks[block.index()] += all * share;
         }
         let observed = paths.observed_share(block.number(), profile.blocks[id.index()].count.value);
-        for (path, share) in paths.of_tick(block.number(), &group, is_at_start) {
-            let share = share * observed;
-            path_ticks[path].n += n * share;
-            path_ticks[path].n_unsure += n * share * (1.0 - share);
+        let waiting = expectation.waiting(rows, profile, id, all);
+        let of_groups = paths.of_ticks(&rows.builder.habits, block.number(), groups, is_at_start);
+        for (n, shares) in ticks.zip(of_groups) {
+            for Shares { path, share, doubt } in shares {
+                let split_error = SPLIT_ERROR * share * (1.0 - share);
+                path_ticks[path].n += n * share * observed;
+                path_ticks[path].n_unsure += n * observed * split_error.max(waiting * doubt);
+            }
         }
     }
     let times = Times::new(profile, &block_ticks);
@@ -99,7 +91,7 @@ pub(super) fn fill(rows: &FlowRows<'_>, profile: &mut Profile) -> Times {
         .iter()
         .enumerate()
         .map(|(index, ticks)| {
-            times.of_path(profile, profile.paths[index].function, paths.model(index, rows, profile, &times), ticks)
+            times.of_path(profile, profile.paths[index].function, times.model_of(index, rows, profile, &paths), ticks)
         })
         .collect();
     profile.blocks.iter_mut().zip(of_blocks).for_each(|(row, time)| row.self_ns = time);
@@ -171,11 +163,21 @@ impl Times {
         }
     }
 
+    /// The share of a path in its function by the model: what it has of each of its blocks.
+    fn model_of(&self, path: usize, rows: &FlowRows<'_>, profile: &Profile, paths: &Paths) -> f64 {
+        let of_block = |&block: &BlockRef| {
+            let Some(id) = rows.find(block) else { return 0.0 };
+            let all = paths.on_paths(block).max(profile.blocks[id.index()].count.value);
+            if all > 0.0 { self.blocks[id.index()].1 * paths.counts[path] / all } else { 0.0 }
+        };
+        paths.blocks(path).iter().map(of_block).sum()
+    }
+
     fn of_path(&self, profile: &Profile, function: FunctionId, model: f64, ticks: &PathTicks) -> Estimate {
         let Some(precision) = &self.precisions[function.index()] else { return Estimate::default() };
         let mut share = precision.share(ticks.n, model);
         let n_ticks: f64 = precision.n_ticks().max(f64::MIN_POSITIVE);
-        let unsure = SPLIT_ERROR * precision.weight_of_ticks() * ticks.n_unsure / n_ticks;
+        let unsure = precision.weight_of_ticks() * ticks.n_unsure / n_ticks;
         share.variance += unsure * unsure;
         time_of(profile, function, share, ticks.n)
     }
@@ -199,23 +201,55 @@ fn time_of(profile: &Profile, function: FunctionId, share: Share, n_ticks: f64) 
     Estimate { value: time.value * share.value, variance, seen: n_ticks.round() as u64 }
 }
 
+/// What ticks are expected where, if instructions only wait for each other.
+#[derive(Debug)]
+struct Expectation {
+    /// By function: ticks per cycle.
+    of_functions: Vec<f64>,
+}
+
+impl Expectation {
+    fn new(rows: &FlowRows<'_>, profile: &Profile, ticks_per_ns: f64) -> Expectation {
+        let mut cycles = vec![0.0; profile.functions.len()];
+        for (index, block) in profile.blocks.iter().enumerate() {
+            let (of_block, _) = rows.waits(rows.number(BlockId(index as u32)));
+            cycles[block.function.index()] += block.count.value.max(0.0) * of_block;
+        }
+        let per_cycle = |(function, cycles): (&crate::model::Function, f64)| {
+            if cycles > 0.0 { function.self_ns.value * ticks_per_ns / cycles } else { 0.0 }
+        };
+        Expectation { of_functions: profile.functions.iter().zip(cycles).map(per_cycle).collect() }
+    }
+
+    /// What part of the ticks at an address of a block is more than its slowest instruction is
+    /// expected to have; none if that can be chance.
+    fn waiting(&self, rows: &FlowRows<'_>, profile: &Profile, id: BlockId, n_ticks: f64) -> f64 {
+        let block = &profile.blocks[id.index()];
+        let (_, slowest) = rows.waits(rows.number(id));
+        let expected = self.of_functions[block.function.index()] * block.count.value.max(0.0) * slowest;
+        if n_ticks > expected + 2.0 * expected.sqrt() { 1.0 - expected / n_ticks } else { 0.0 }
+    }
+}
+
 /// How control comes to blocks.
 #[derive(Debug)]
 struct Arrivals {
-    /// By block: the blocks of the same function that it is reached from, and how often.
-    from: Vec<Vec<(BlockId, f64)>>,
+    /// By block: the blocks of the same function that it is reached from, how often, and what their
+    /// last instructions take in all.
+    from: Vec<Vec<(BlockId, f64, f64)>>,
     /// By block: how often it is reached from another function.
     from_outside: Vec<f64>,
 }
 
 impl Arrivals {
-    fn new(profile: &Profile) -> Arrivals {
+    fn new(rows: &FlowRows<'_>, profile: &Profile) -> Arrivals {
         let mut from = vec![Vec::new(); profile.blocks.len()];
         let mut from_outside: Vec<f64> = profile.blocks.iter().map(|row| row.count.value.max(0.0)).collect();
         for edge in &profile.edges {
             let count = edge.count.value.max(0.0);
             if edge.kind != EdgeKind::PastCall && count > 0.0 {
-                from[edge.to.index()].push((edge.from, count));
+                let wait = rows.last_wait(rows.number(edge.from));
+                from[edge.to.index()].push((edge.from, count, count * wait));
                 from_outside[edge.to.index()] -= count;
             }
         }
@@ -228,97 +262,14 @@ impl Arrivals {
         // Estimates of edges and blocks need not agree exactly; a small rest is no arrival.
         const NOTICEABLE: f64 = 0.01;
         let edges = &self.from[block.index()];
-        let inside: f64 = edges.iter().map(|&(_, count)| count).sum();
+        let inside: f64 = edges.iter().map(|&(_, count, _)| count).sum();
         let outside = self.from_outside[block.index()];
         let outside = if outside > NOTICEABLE * inside { outside } else { 0.0 };
-        let all = inside + outside;
+        let all = edges.iter().map(|&(.., cycles)| cycles).sum::<f64>() + outside;
         if all <= 0.0 {
             return vec![(block, 1.0)];
         }
         let own = (outside > 0.0).then_some((block, outside / all));
-        edges.iter().map(|&(from, count)| (from, count / all)).chain(own).collect()
-    }
-}
-
-impl Paths {
-    fn new(rows: &FlowRows<'_>, profile: &Profile) -> Paths {
-        let mut paths = Paths {
-            blocks: Vec::with_capacity(profile.paths.len()),
-            ends: Vec::with_capacity(profile.paths.len()),
-            counts: profile.paths.iter().map(|path| path.count.value.max(0.0)).collect(),
-            through: FxHashMap::default(),
-            on_paths: FxHashMap::default(),
-            back_to: FxHashMap::default(),
-        };
-        for (index, path) in profile.paths.iter().enumerate() {
-            let blocks: Box<[BlockRef]> = path.blocks.iter().map(|&id| rows.number(id)).collect();
-            for (place, &block) in blocks.iter().enumerate() {
-                paths.through.entry(block).or_default().push((index, place));
-                *paths.on_paths.entry(block).or_default() += paths.counts[index];
-            }
-            let back_to = path.back_to.map(|id| rows.number(id));
-            if let Some(block) = back_to {
-                paths.back_to.entry(block).or_default().push(index);
-            }
-            paths.blocks.push(blocks);
-            paths.ends.push(back_to.map_or(SuffixEnd::Exit, SuffixEnd::Back));
-        }
-        paths
-    }
-
-    /// What part of the executions of a block is on paths that were seen whole.
-    fn observed_share(&self, block: BlockRef, count: f64) -> f64 {
-        let on_paths = self.on_paths(block);
-        if on_paths < count { on_paths / count } else { 1.0 }
-    }
-
-    fn on_paths(&self, block: BlockRef) -> f64 {
-        self.on_paths.get(&block).copied().unwrap_or(0.0)
-    }
-
-    fn through(&self, block: BlockRef) -> &[(usize, usize)] {
-        self.through.get(&block).map_or(&[], Vec::as_slice)
-    }
-
-    /// The paths that a tick in a block can have been on, with their shares.
-    fn of_tick(&self, block: BlockRef, group: &TickGroup<'_>, is_at_start: bool) -> Vec<(usize, f64)> {
-        let fitting = group.suffix.map(|suffix| self.fitting(block, suffix)).filter(|found| self.sum(found) > 0.0);
-        let candidates = fitting.unwrap_or_else(|| self.through(block).to_vec());
-        let all = self.sum(&candidates);
-        if all <= 0.0 {
-            return Vec::new();
-        }
-        let before = self.back_to.get(&block).map_or(&[][..], Vec::as_slice);
-        let all_before: f64 = before.iter().map(|&path| self.counts[path]).sum();
-        let mut shares = Vec::new();
-        for (path, place) in candidates {
-            let share = self.counts[path] / all;
-            // The instruction before the first of a path is the last of the one before it.
-            if is_at_start && place == 0 && all_before > 0.0 {
-                shares.extend(before.iter().map(|&path| (path, share * self.counts[path] / all_before)));
-            } else {
-                shares.push((path, share));
-            }
-        }
-        shares
-    }
-
-    fn fitting(&self, block: BlockRef, suffix: &Suffix) -> Vec<(usize, usize)> {
-        let fits = |&&(path, place): &&(usize, usize)| suffix.fits(&self.blocks[path][place..], self.ends[path]);
-        self.through(block).iter().filter(fits).copied().collect()
-    }
-
-    fn sum(&self, paths: &[(usize, usize)]) -> f64 {
-        paths.iter().map(|&(path, _)| self.counts[path]).sum()
-    }
-
-    /// The share of a path in its function by the model: what it has of each of its blocks.
-    fn model(&self, path: usize, rows: &FlowRows<'_>, profile: &Profile, times: &Times) -> f64 {
-        let of_block = |&block: &BlockRef| {
-            let Some(id) = rows.find(block) else { return 0.0 };
-            let all = self.on_paths(block).max(profile.blocks[id.index()].count.value);
-            if all > 0.0 { times.blocks[id.index()].1 * self.counts[path] / all } else { 0.0 }
-        };
-        self.blocks[path].iter().map(of_block).sum()
+        edges.iter().map(|&(from, _, cycles)| (from, cycles / all)).chain(own).collect()
     }
 }
