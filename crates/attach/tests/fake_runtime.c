@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 struct hello { uint32_t version, is_fork, pid, parent_pid, tid, reserved; uint64_t runtime_address; };
-struct cluster { uint64_t lo, span, map, leader_base, copy_base, copy_len; };
+struct cluster { uint64_t lo, span, map, checking_map, leader_base, copy_base, copy_len; };
 struct welcome { uint32_t version, refused, n_files, shares_copies, area_bits, n_areas; uint64_t control, arena; struct cluster clusters[3]; };
 struct ready { uint32_t error, failed_file; uint64_t control, arena; };
 
@@ -63,7 +63,7 @@ static uint32_t map_all(const struct welcome *welcome, const int *files, uint32_
         *failed = file;
         if ((error = map_at(c->copy_base, c->copy_len, PROT_READ | PROT_EXEC, files[file++]))) return error;
         *failed = file;
-        if ((error = map_at(c->map, 4 * c->span, PROT_READ, files[file++]))) return error;
+        if ((error = map_at(c->map, 2 * (c->checking_map - c->map), PROT_READ, files[file++]))) return error;
     }
     return 0;
 }

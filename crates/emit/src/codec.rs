@@ -22,7 +22,7 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 17;
+const VERSION: u64 = 18;
 const HEADER_WORDS: usize = 19;
 const N_COUNTERS: usize = 14;
 const CHECKSUM_BYTES: usize = 8;

@@ -465,7 +465,8 @@ impl<'a> Solution<'a> {
             End::TailCall(to) => self.needed_by(to, set) | self.at_return[index] | inside(),
             End::LastCall(to) => self.needed_by(to, set) | KEPT,
             End::Return => self.at_return[index],
-            End::Trap => KEPT,
+            // A handler may look at all of them, and have the program go on behind the instruction.
+            End::Trap => ALL,
             End::Unknown if self.has_unknown() || body.results.is_none() => ALL,
             End::Unknown => inside(),
         }

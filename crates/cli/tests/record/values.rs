@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use profile::Profile;
-use profile::model::ValueKind;
+use profile::model::{Function, NotedValue, ValueKind};
 use profile::query::{ValueSite, value_sites};
 
 use crate::build::{Executable, Program};
@@ -154,11 +154,15 @@ fn only_what_is_selected_is_noted() {
         let select = select.iter().flat_map(|&text| ["--select", text]);
         let options: Vec<&str> = noted.into_iter().chain(select).collect();
         let (profile, facts) = recorded_with_output(&executable, &options, "7170325512\n");
-        let sites = value_sites(&profile, None);
-        let name = |site: &ValueSite| profile.functions[site.function.expect("in a function").index()].name.clone();
-        // Where jumps through tables go follows from the edges.
-        let noted = sites.iter().filter(|site| site.kind != ValueKind::JumpTarget);
-        let mut found: Vec<(String, ValueKind)> = noted.map(|site| (name(site), site.kind)).collect();
+        // Of sites, some say what follows from counts of edges and calls, noted or not.
+        let name = |row: &NotedValue| {
+            let is_of = |function: &&Function| {
+                function.module == row.module
+                    && (function.address..function.address + function.size).contains(&row.address)
+            };
+            profile.functions.iter().find(is_of).expect("in a function").name.clone()
+        };
+        let mut found: Vec<(String, ValueKind)> = profile.values.iter().map(|row| (name(row), row.kind)).collect();
         found.sort();
         found.dedup();
         (found, number(&facts, "value_places"), facts["select"].clone())

@@ -263,7 +263,8 @@ impl<'a> Module<'a> {
             End::TailCall(callee) => read_by(callee) | at_return | behind,
             End::LastCall(callee) => read_by(callee) | KEPT,
             End::Return => at_return,
-            End::Trap => KEPT,
+            // Handlers see everything, and can go on from there.
+            End::Trap => ALL,
             End::Unknown if pass.has_unknown || self.functions[function].results.is_none() => ALL,
             End::Unknown => behind,
         }
