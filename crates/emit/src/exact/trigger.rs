@@ -308,18 +308,19 @@ pub(crate) fn write_switches(chunk: &mut Chunk) {
 pub(crate) fn write_switch_stubs(chunk: &mut Chunk, trigger: Trigger, go_on: u32, full: u32) -> [u32; 2] {
     let other = trigger.other_version();
     let n_checks = if other == Version::Instrumented { offset::N_INSTR } else { offset::N_CHECK };
-    let begin = |chunk: &mut Chunk| {
+    let begin = |chunk: &mut Chunk, saves: u8, save_end: [u8; 4]| {
         let start = chunk.position();
-        chunk.begin_run(kind::FORWARD, Original(0), saves::RAX | saves::RCX, [STORE_LEN, 2 * STORE_LEN, 0, 0]);
+        chunk.begin_run(kind::FORWARD, Original(0), saves, save_end);
         chunk.asm.store(offset::TARGET, Gpr::RAX);
         chunk.asm.store(offset::SAVED_RCX, Gpr::RCX);
         chunk.asm.load_dword(Gpr::RCX, n_checks);
         start
     };
-    let at_check = begin(chunk);
+    let at_check = begin(chunk, saves::RAX | saves::RCX, [STORE_LEN, 2 * STORE_LEN, 0, 0]);
     chunk.asm.advance_dword(Gpr::RCX, 1);
     let to_common = chunk.asm.jump();
-    let plain = begin(chunk);
+    // The load is the last instruction of its run: none of it sees another `rcx`.
+    let plain = begin(chunk, saves::RAX, [STORE_LEN, 0, 0, 0]);
     let common = chunk.position();
     chunk.asm.set_displacement(to_common, common);
     let n_saves = saves::RAX | saves::RCX | saves::FLAGS;
