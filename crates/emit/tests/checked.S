@@ -22,6 +22,17 @@ nested:                                 # a boring loop in one that has more blo
         ret
         .size nested, . - nested
 
+        .type carries, @function
+carries:                                # a loop that passes a flag on, with registers to spare
+        xor %eax, %eax
+1:      adc (%rdi), %rax
+        lea 8(%rdi), %rdi
+        dec %ecx
+        jnz 1b
+        setc %al
+        ret
+        .size carries, . - carries
+
         .type recurses, @function
 recurses:                               # calls itself, and goes on in itself
         test %edi, %edi

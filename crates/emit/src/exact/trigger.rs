@@ -333,10 +333,10 @@ pub(crate) fn write_switch_stubs(chunk: &mut Chunk, trigger: Trigger, go_on: u32
     chunk.asm.store_constant(offset::IS_INSTRUMENTED, u32::from(other == Version::Instrumented));
     if trigger.records() {
         // The burst is over.
-        chunk.asm.load(Gpr::RCX, offset::NEXT_EVENT);
-        chunk.asm.store_scaled_constant(Gpr::RCX, EVENTS_END, Mark::BurstEnd.word() as u32);
-        chunk.asm.add_immediate(Gpr::RCX, RECORD_WORDS as i8);
-        chunk.asm.store(offset::NEXT_EVENT, Gpr::RCX);
+        chunk.asm.load(Gpr::RAX, offset::NEXT_EVENT);
+        chunk.asm.store_scaled_constant(Gpr::RAX, EVENTS_END, Mark::BurstEnd.word() as u32);
+        chunk.asm.add_immediate(Gpr::RAX, RECORD_WORDS as i8);
+        chunk.asm.store(offset::NEXT_EVENT, Gpr::RAX);
         let is_full = chunk.asm.jump_if(Condition::Z);
         chunk.asm.set_displacement(is_full, full);
     }
