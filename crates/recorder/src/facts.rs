@@ -256,10 +256,17 @@ pub(crate) fn so_far(session: &Session) -> Vec<Fact> {
         ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
         ("cpu_s", format!("{cpu_seconds:.3}")),
         ("elapsed_s", seconds(session.started().elapsed())),
-        ("ticks", session.sums.tally.n_samples.to_string()),
-        ("bursts", session.sums.tally.n_bursts.to_string()),
     ];
-    rows.extend(Shares::of(&session.cost(), cpu_seconds).rows());
+    match &session.plan.mode {
+        Mode::Counted(trigger) => {
+            rows.extend([("trigger", trigger.to_string()), ("bursts", session.sums.counted.n_bursts.to_string())]);
+        }
+        Mode::Bursts(_) | Mode::Exact(_) | Mode::Pep(_) => {
+            let tally = &session.sums.tally;
+            rows.extend([("ticks", tally.n_samples.to_string()), ("bursts", tally.n_bursts.to_string())]);
+            rows.extend(Shares::of(&session.cost(), cpu_seconds).rows());
+        }
+    }
     rows
 }
 
@@ -585,11 +592,10 @@ pub fn shape(cache: emit::Cache) -> String {
 
 impl CountedFacts {
     fn rows(&self, counters: &Counters) -> Vec<Fact> {
-        let Counted { n_check, n_instr, checks, .. } = self.trigger;
         let CountedTotals { n_bursts, n_whole, n_records, n_records_lost } = self.bursts;
         let mut rows = vec![
-            ("trigger", format!("count:{n_check}:{n_instr}")),
-            ("checks_policy", checks.to_string()),
+            ("trigger", self.trigger.to_string()),
+            ("checks_policy", self.trigger.checks.to_string()),
             ("bursts", n_bursts.to_string()),
             ("bursts_whole", n_whole.to_string()),
             ("records", n_records.to_string()),

@@ -5,6 +5,7 @@
 //! burst length of an exact recording.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -153,6 +154,12 @@ impl Counted {
 
     fn trigger(&self, version: Version) -> Trigger {
         Trigger { version, policy: self.checks, logs: self.logs }
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "count:{}:{}", self.n_check, self.n_instr)
     }
 }
 

@@ -156,6 +156,11 @@ fn open(props: &ViewProps) -> Result<Subject> {
                 "{path}: nothing was recorded: strobe was in no process; `strobe record` says why when it runs the program"
             );
         }
+        if let Some(trigger) = profile.facts.get("trigger") {
+            bail!(
+                "{path}: no bursts: the program ended before the first one of {trigger}; give --trigger a smaller count"
+            );
+        }
         bail!("{path}: no ticks: the program used too little CPU time; try `strobe record --rate 1000`");
     }
     let options = look_up::of_profile(&props.profile);

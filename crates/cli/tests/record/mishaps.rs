@@ -31,6 +31,25 @@ fn agent_killed_while_it_writes_a_trace() {
     assert!(text.contains("unfinished") && text.lines().any(|line| line.contains("blocks=0x")), "{text}");
 }
 
+#[test]
+fn agent_killed_with_a_counted_trigger() {
+    expect_survival(&["--trigger", "count:2000:200"]);
+}
+
+/// Bursts that were read are written while the program runs, as those that ticks start.
+#[test]
+fn bursts_of_a_counted_trigger_outlive_the_agent() {
+    let (executable, running, target) = start_until_bursts(&["--trigger", "count:20000:200", "--keep-trace"]);
+    send_signal("KILL", &running.id().to_string());
+    finish("strobe that is killed", running);
+    send_signal("KILL", &target.to_string());
+    let path = executable.beside("profile");
+    let profile = store::open(&path).expect("a profile");
+    assert!(profile.blocks.iter().any(|block| block.count.seen > 0), "{:?}", profile.facts);
+    assert_eq!(profile.facts["trigger"], "count:20000:200");
+    assert!(store::count(&path, "SELECT sum(samples) FROM trace").expect("a number") > 0);
+}
+
 /// The program computes the same if strobe is killed.
 #[track_caller]
 fn expect_survival(options: &[&str]) -> Executable {
@@ -51,7 +70,7 @@ fn expect_survival(options: &[&str]) -> Executable {
 
 #[test]
 fn target_killed() {
-    let (executable, running, target) = start_until_bursts();
+    let (executable, running, target) = start_until_bursts(&["--rate", "2000"]);
     send_signal("KILL", &target.to_string());
     let outcome = finish("strobe without its target", running);
     assert_eq!(outcome.ended, Ended::by_signal(9), "{}", outcome.stderr);
@@ -60,7 +79,7 @@ fn target_killed() {
 
 #[test]
 fn interrupted_from_the_terminal() {
-    let (executable, running, target) = start_until_bursts();
+    let (executable, running, target) = start_until_bursts(&["--rate", "2000"]);
     send_signal("INT", &format!("-{}", running.id()));
     let outcome = finish("strobe after Ctrl-C", running);
     assert_eq!(outcome.ended, Ended::by_signal(2), "{}", outcome.stderr);
@@ -70,7 +89,7 @@ fn interrupted_from_the_terminal() {
 /// The program gets the signal, too.
 #[test]
 fn terminated() {
-    let (executable, running, target) = start_until_bursts();
+    let (executable, running, target) = start_until_bursts(&["--rate", "2000"]);
     send_signal("TERM", &running.id().to_string());
     let outcome = finish("strobe after SIGTERM", running);
     assert_eq!(outcome.ended, Ended::by_signal(15), "{}", outcome.stderr);
@@ -167,9 +186,9 @@ fn start_and_warm_up(executable: &Executable, options: &[&str]) -> (Running, u32
 /// The recorder of a program that runs until it is told to end, and that program's id. There are
 /// bursts of it in the profile already.
 #[track_caller]
-fn start_until_bursts() -> (Executable, Running, u32) {
+fn start_until_bursts(options: &[&str]) -> (Executable, Running, u32) {
     let executable = Program::new("spin.c").arguments(&["held"]).build();
-    let mut running = start_recorded(&executable, &["--rate", "2000"]);
+    let mut running = start_recorded(&executable, options);
     let pid = running.wait_for_file("pid").unwrap_or_else(|hang| panic_about_hang("the start", &hang));
     let has_bursts = |_: &mut Running| n_bursts(&executable) > 0;
     running.wait_until(has_bursts).unwrap_or_else(|hang| panic_about_hang("the first bursts", &hang));

@@ -39,7 +39,6 @@ pub(super) fn write_end(chunk: &mut Chunk, original: Original, live: LiveSet, ke
     let needed = |register: Gpr| [place, value].contains(&register) && !is_dead(register);
     let saved = bits.into_iter().filter(|&(register, _)| needed(register)).fold(0, |saved, (_, bit)| saved | bit);
 
-    let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
     if saved == 0 {
         chunk.statistics.probes_dead_register += 1;
         chunk.begin_clean_probe(original);
@@ -61,6 +60,13 @@ pub(super) fn write_end(chunk: &mut Chunk, original: Original, live: LiveSet, ke
     chunk.asm.store_scaled_dword(place, EVENTS_END, value);
     let hole = chunk.asm.store_scaled_constant(place, EVENTS_END + 4, key);
     chunk.keys.push(hole);
+    write_behind_word(chunk, original, place, keeps_flags, saved);
+}
+
+/// Goes on behind a word that has been written where `place` says, which is `rcx` if flags are
+/// kept: the next one goes behind it, what was saved is restored, and a full buffer goes to the gate.
+pub(super) fn write_behind_word(chunk: &mut Chunk, original: Original, place: Gpr, keeps_flags: bool, saved: u8) {
+    let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
     if keeps_flags {
         chunk.asm.advance(place, RECORD_WORDS as i32);
         chunk.asm.store(offset::NEXT_EVENT, place);

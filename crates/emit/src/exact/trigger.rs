@@ -52,10 +52,11 @@ use wire::sample::RECORD_ADDRESS_BITS;
 use wire::thread::offset;
 
 use super::saving::{begin_saving, keeps_flags, saved, write_restore};
+use super::trace::write_behind_word;
 use super::{Code, Plan};
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Destination, Original};
-use crate::events::{FullEvents, STORE_LEN, jump_if_rcx_is_zero, restore};
+use crate::events::STORE_LEN;
 use crate::module::Module;
 use crate::probe;
 use crate::stubs::Stub;
@@ -257,7 +258,6 @@ fn write_record(chunk: &mut Chunk, original: Original, live: LiveSet, record: u3
     let dead = probe::dead_register(live).filter(|_| !keeps_flags);
     let place = dead.unwrap_or(Gpr::RCX);
     let saved = if dead.is_none() && live.has_register(Gpr::RCX.0) { saves::RCX } else { 0 };
-    let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
     if saved == 0 {
         chunk.statistics.probes_dead_register += 1;
         chunk.begin_clean_probe(original);
@@ -269,21 +269,7 @@ fn write_record(chunk: &mut Chunk, original: Original, live: LiveSet, record: u3
     chunk.asm.load(place, offset::NEXT_EVENT);
     let hole = chunk.asm.store_scaled_constant(place, EVENTS_END + 4, record);
     chunk.records.push(hole);
-    let saved_when_full = if keeps_flags {
-        chunk.asm.advance(place, RECORD_WORDS as i32);
-        chunk.asm.store(offset::NEXT_EVENT, place);
-        jump_if_rcx_is_zero(chunk, label);
-        restore(chunk, saved);
-        saved
-    } else {
-        chunk.asm.add_immediate(place, RECORD_WORDS as i8);
-        chunk.asm.store(offset::NEXT_EVENT, place);
-        restore(chunk, saved);
-        chunk.asm.jump_to_if(Condition::Z, label);
-        0
-    };
-    chunk.asm.bind(back);
-    chunk.full_events.push(FullEvents { label, back, original, saved: saved_when_full });
+    write_behind_word(chunk, original, place, keeps_flags, saved);
 }
 
 /// Writes where the last checks of a version go, behind the function.

@@ -113,18 +113,15 @@ impl CountedReader {
     fn release(&mut self, of: &mut Watched, sums: &mut Sums, is_last: bool) {
         while let Some(burst) = self.waiting.pop_front() {
             self.blocks.clear();
-            let mut must_wait = false;
-            for &record in &burst.records {
-                match of.layout.block(record) {
-                    Lookup::Block(block) => self.blocks.push(block),
-                    Lookup::Later if !is_last => must_wait = true,
-                    Lookup::Later | Lookup::Unknown => break,
+            let mut looked_up = burst.records.iter().map(|&record| of.layout.block(record));
+            let end = looked_up.find(|&found| match found {
+                Lookup::Block(block) => {
+                    self.blocks.push(block);
+                    false
                 }
-                if must_wait {
-                    break;
-                }
-            }
-            if must_wait {
+                Lookup::Later | Lookup::Unknown => true,
+            });
+            if end == Some(Lookup::Later) && !is_last {
                 return self.waiting.push_front(burst);
             }
             self.n_waiting_records -= burst.records.len();
@@ -136,7 +133,7 @@ impl CountedReader {
             let builder = &mut sums.builder;
             let thread =
                 *self.threads.entry(burst.thread).or_insert_with(|| builder.thread(pid, burst.thread, command));
-            let is_told = self.blocks.len() == burst.records.len();
+            let is_told = end.is_none();
             builder.tick(&Tick {
                 thread,
                 cpu_ns: 0,

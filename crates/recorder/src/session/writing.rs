@@ -78,14 +78,22 @@ impl Session {
             of.blind_threads.extend(of.process.threads_that_block_ticks().unwrap_or_default());
             of.costly_looks.end(look);
         }
-        match self.plan.mode {
-            Mode::Bursts(_) if self.writing.is_snapshot_due(self.sums.tally.n_samples) => self.write_snapshot(),
-            // Counters are read when their process has ended.
-            Mode::Bursts(_) | Mode::Counted(_) | Mode::Exact(_) | Mode::Pep(_) => {}
+        if let Some(n_samples) = self.n_samples().filter(|&n_samples| self.writing.is_snapshot_due(n_samples)) {
+            self.write_snapshot(n_samples);
         }
     }
 
-    fn write_snapshot(&mut self) {
+    /// Returns how many samples a snapshot would be made of, where the mode has snapshots.
+    fn n_samples(&self) -> Option<u64> {
+        match self.plan.mode {
+            Mode::Bursts(_) => Some(self.sums.tally.n_samples),
+            Mode::Counted(_) => Some(self.sums.counted.n_bursts),
+            // Counters are read when their process has ended.
+            Mode::Exact(_) | Mode::Pep(_) => None,
+        }
+    }
+
+    fn write_snapshot(&mut self, n_samples: u64) {
         let before = thread_cpu_time();
         let facts = facts::so_far(self);
         for (name, value) in &facts {
@@ -97,7 +105,7 @@ impl Session {
             profile.facts.extend(facts.into_iter().map(|(name, value)| (name.to_owned(), value)));
             self.writing.latest = Some(profile);
         }
-        self.writing.n_samples = Some(self.sums.tally.n_samples);
+        self.writing.n_samples = Some(n_samples);
         self.writing.cost = thread_cpu_time().saturating_sub(before);
     }
 
