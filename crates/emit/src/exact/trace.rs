@@ -64,7 +64,8 @@ pub(super) fn write_end(chunk: &mut Chunk, original: Original, live: LiveSet, ke
 }
 
 /// Goes on behind a word that has been written where `place` says, which is `rcx` if flags are
-/// kept: the next one goes behind it, what was saved is restored, and a full buffer goes to the gate.
+/// kept: the next one goes behind it, what was saved is restored, and a full buffer goes to the
+/// gate.
 pub(super) fn write_behind_word(chunk: &mut Chunk, original: Original, place: Gpr, keeps_flags: bool, saved: u8) {
     let [label, back] = [chunk.asm.new_label(), chunk.asm.new_label()];
     if keeps_flags {
