@@ -62,6 +62,8 @@ pub struct Session {
     /// When it was looked last whether they still do.
     ancestors_checked: Instant,
     pub n_processes: usize,
+    /// When a process was found last that waited until its unloads were dealt with.
+    last_unload: Option<Instant>,
     window: OpenWindow,
     requests: Requests,
     pub tick_source: TickSource,
@@ -167,6 +169,7 @@ impl Session {
             ancestors: Vec::new(),
             ancestors_checked: now,
             n_processes: 0,
+            last_unload: None,
             requests,
             tick_source: settings.tick_source,
             delivery_seconds: 0.0,

@@ -23,6 +23,9 @@ const TRANSLATING_NAP: Duration = Duration::from_millis(10);
 const BUSY_NAP: Duration = Duration::from_millis(100);
 /// While nothing happens.
 const IDLE_NAP: Duration = Duration::from_millis(250);
+/// Part of the time since libraries were unloaded: until the session has looked, no burst starts in
+/// that process, and a program that unloads does it again.
+const OF_TIME_SINCE_UNLOAD: u32 = 8;
 /// Bytes of a thread's samples in one nap: half a ring.
 const ROOM: f64 = (2 << 20) as f64;
 /// Bytes of a sample before any is known.
@@ -37,6 +40,8 @@ struct Situation {
     rate_hz: f64,
     /// Bytes of a sample; nothing if there was none.
     sample_bytes: Option<f64>,
+    /// Since a process waited for the session to deal with an unload.
+    since_unload: Option<Duration>,
 }
 
 impl Session {
@@ -57,6 +62,7 @@ impl Session {
                     is_translating: self.is_translating(),
                     rate_hz: self.pace.budget.setting().rate_hz,
                     sample_bytes: (tally.n_samples > 0).then(|| n_bytes / tally.n_samples as f64),
+                    since_unload: self.last_unload.map(|last| last.elapsed()),
                 };
                 self.until_due((2 * before).min(longest(situation)))
             }
@@ -77,12 +83,13 @@ impl Session {
 }
 
 fn longest(situation: Situation) -> Duration {
-    let Situation { has_samples, is_translating, rate_hz, sample_bytes } = situation;
-    let wanted = match (is_translating, has_samples) {
+    let Situation { has_samples, is_translating, rate_hz, sample_bytes, since_unload } = situation;
+    let usual = match (is_translating, has_samples) {
         (true, _) => TRANSLATING_NAP,
         (false, true) => BUSY_NAP,
         (false, false) => IDLE_NAP,
     };
+    let wanted = since_unload.map_or(usual, |since| usual.min(since / OF_TIME_SINCE_UNLOAD));
     let seconds = ROOM / (rate_hz * sample_bytes.unwrap_or(USUAL_SAMPLE)).max(1.0);
     wanted.min(Duration::from_secs_f64(seconds)).max(SHORTEST_NAP)
 }
@@ -91,14 +98,27 @@ fn longest(situation: Situation) -> Duration {
 mod tests {
     use super::*;
 
-    const QUIET: Situation =
-        Situation { has_samples: false, is_translating: false, rate_hz: 100.0, sample_bytes: None };
+    const QUIET: Situation = Situation {
+        has_samples: false,
+        is_translating: false,
+        rate_hz: 100.0,
+        sample_bytes: None,
+        since_unload: None,
+    };
 
     #[test]
     fn what_happens_makes_naps_shorter() {
         let busy = longest(Situation { has_samples: true, ..QUIET });
         let translating = longest(Situation { is_translating: true, ..QUIET });
         assert!(translating < busy && busy < longest(QUIET));
+    }
+
+    #[test]
+    fn unloads_are_looked_for_where_they_were() {
+        let after = |ms| longest(Situation { since_unload: Some(Duration::from_millis(ms)), ..QUIET });
+        assert_eq!(after(1), SHORTEST_NAP);
+        assert_eq!(after(80), Duration::from_millis(10));
+        assert_eq!(after(1 << 20), longest(QUIET));
     }
 
     #[test]

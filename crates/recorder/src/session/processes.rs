@@ -266,6 +266,7 @@ impl Session {
             }
             if process.unloads_pending() && followed.reader.may_unload(&followed.of, &self.work) {
                 followed.reader.unloading(&followed.of);
+                self.last_unload = Some(Instant::now());
                 for placed in process.acknowledge_unloads().unwrap_or_default() {
                     if let Some(base) = followed.of.base_of(placed) {
                         followed.remove_module(base);
