@@ -98,13 +98,8 @@ fn longest(situation: Situation) -> Duration {
 mod tests {
     use super::*;
 
-    const QUIET: Situation = Situation {
-        has_samples: false,
-        is_translating: false,
-        rate_hz: 100.0,
-        sample_bytes: None,
-        since_unload: None,
-    };
+    const QUIET: Situation =
+        Situation { has_samples: false, is_translating: false, rate_hz: 100.0, sample_bytes: None, since_unload: None };
 
     #[test]
     fn what_happens_makes_naps_shorter() {
