@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod packages;
+mod paths;
 mod steps;
 mod suites;
 mod tidy;
@@ -27,8 +28,8 @@ usage: cargo xtask COMMAND
              each run: STROBE_TEST_SEED=N repeats that of an earlier run
   test --full
              the same, with all of them
-  tidy       check documents against the program and against each other, crate edges, purity, file headers and sizes,
-             words of the glossary, figures of the README, and the width of Markdown and comments
+  tidy       check documents against the program and against each other, crate edges, purity, versions, file headers
+             and sizes, words of the glossary, figures of the README, and the width of Markdown and comments
   tidy --wrap
              wrap over-long lines of comments and of Markdown at 100 columns, in place
   claims     build strobe and its lab, install programs and other profilers that are missing, measure every claim
@@ -83,7 +84,7 @@ fn test(is_full: bool) -> Result<()> {
         steps::cargo(&["fmt", "--all", "--check", RUNTIME[0], RUNTIME[1]])
     })?;
     // Shared with the script that builds `strobe`, so that the runtime is compiled once.
-    let runtime_target = steps::target_folder().join("runtime").display().to_string();
+    let runtime_target = paths::target_folder().join("runtime").display().to_string();
     let place = [RUNTIME[0], RUNTIME[1], "--target-dir", &runtime_target];
     steps.run("clippy runtime", || {
         steps::cargo(&[&["clippy", "--release", "--quiet"], &place[..], &["--", "-D", "warnings"]].concat())
@@ -121,5 +122,5 @@ fn wrap() -> Result<()> {
 }
 
 fn install_packages() -> Result<()> {
-    packages::install_missing(&workspace::root())
+    packages::install_missing(&paths::root())
 }

@@ -1,11 +1,12 @@
 //! Runs the steps of a long command one after the other, saying which one is running and how long
 //! each took.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::paths;
 
 pub struct Steps {
     started: Instant,
@@ -49,20 +50,14 @@ pub fn cargo(arguments: &[&str]) -> Result<()> {
 pub fn cargo_command() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(crate::workspace::root());
+    command.current_dir(paths::root());
     command
-}
-
-/// Where cargo puts what it builds.
-pub fn target_folder() -> PathBuf {
-    let root = crate::workspace::root();
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
 /// A program that cargo has built for release.
 pub fn built(name: &str) -> Command {
-    let mut command = Command::new(target_folder().join("release").join(name));
-    command.current_dir(crate::workspace::root());
+    let mut command = Command::new(paths::target_folder().join("release").join(name));
+    command.current_dir(paths::root());
     command
 }
 
@@ -75,7 +70,7 @@ pub fn strobe() -> Command {
 
 /// strobe as it was built for the tests.
 pub fn strobe_of_tests() -> Command {
-    Command::new(target_folder().join("debug/strobe"))
+    Command::new(paths::target_folder().join("debug/strobe"))
 }
 
 pub fn run(command: &mut Command) -> Result<()> {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use crate::steps;
+use crate::{paths, steps};
 
 /// Crates whose tests watch other programs, and must not themselves be what keeps those from
 /// running.
@@ -93,7 +93,7 @@ impl Suites {
     /// Runs them all, whatever fails, with these variables set; what failed is printed as soon as
     /// it has.
     pub fn run(self, variables: &[(&str, OsString)]) -> Result<()> {
-        let logs = steps::target_folder().join("test-logs");
+        let logs = paths::target_folder().join("test-logs");
         fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
         let (watching, computing): (Vec<Suite>, Vec<Suite>) = self.0.into_iter().partition(Suite::watches);
         let outcomes = Mutex::new(Vec::new());

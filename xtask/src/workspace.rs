@@ -10,6 +10,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
+use crate::paths;
+
 pub struct Workspace {
     pub crates: Vec<Crate>,
     /// Every text file that is or would be committed, sorted by path.
@@ -49,7 +51,7 @@ const MANIFESTS: [&str; 2] = ["Cargo.toml", "crates/runtime/Cargo.toml"];
 
 impl Workspace {
     pub fn load() -> Result<Workspace> {
-        let root = root();
+        let root = paths::root();
         let mut crates = Vec::new();
         for manifest in MANIFESTS {
             crates.extend(Metadata::read(manifest)?.crates(&root)?);
@@ -61,11 +63,6 @@ impl Workspace {
     pub fn file(&self, path: &str) -> Option<&TextFile> {
         self.files.iter().find(|file| file.path == path)
     }
-}
-
-pub fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
 fn text_files(root: &Path) -> Result<Vec<TextFile>> {

@@ -2,16 +2,20 @@
 //!
 //! A row of a table in README.md whose first cell names claims has only numbers that were found for
 //! them, by docs/lab/results.md. All other numbers in its tables occur in some document of
-//! docs/lab.
+//! docs/lab. The output that it shows, and numbers with a decimal point in its text, are those of
+//! docs/start.md, which goes through the same example, or of docs/lab. (Whole numbers are not looked
+//! at: there is hardly one that does not occur anywhere.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::tidy::Complaint;
+use crate::tidy::{Complaint, markdown};
 use crate::workspace::Workspace;
 
 const README: &str = "README.md";
 const RESULTS: &str = "docs/lab/results.md";
 const EVIDENCE: &str = "docs/lab/";
+/// Has the example of README.md, in full.
+const EXAMPLE: &str = "docs/start.md";
 /// The column of the first table of results that has what was found.
 const OURS: usize = 4;
 const N_COLUMNS: usize = 7;
@@ -42,7 +46,38 @@ pub fn check(workspace: &Workspace) -> Vec<Complaint> {
     if n_rows == 0 {
         complaints.push(format!("{README}: no table has figures of {RESULTS}; a row starts with the names of claims"));
     }
+    let example = workspace.file(EXAMPLE).map_or("", |file| &file.text);
+    complaints.extend(text_and_output(&readme.text, &measured, example));
     complaints
+}
+
+/// Looks at what is outside of tables.
+fn text_and_output(readme: &str, measured: &BTreeSet<&str>, example: &str) -> Vec<Complaint> {
+    let of_example = numbers(example);
+    let shown: BTreeSet<&str> = example.lines().map(str::trim_end).collect();
+    let mut complaints = Vec::new();
+    let mut shows_output = false;
+    for (index, (line, is_fenced)) in readme.lines().zip(markdown::fenced_lines(readme)).enumerate() {
+        let place = format!("{README}:{}", index + 1);
+        if line.starts_with("```") {
+            shows_output = line == "```text";
+        } else if is_fenced {
+            let is_output = shows_output && line != "..." && !line.starts_with("$ ");
+            if is_output && !shown.contains(line.trim_end()) {
+                complaints.push(format!("{place}: {EXAMPLE} does not show this line of output"));
+            }
+        } else if cells(line).is_empty() {
+            let fractions = numbers(line).into_iter().filter(|number| is_fraction(number));
+            let invented = fractions.filter(|number| !measured.contains(number) && !of_example.contains(number));
+            complaints.extend(invented.map(|number| format!("{place}: neither {EXAMPLE} nor {EVIDENCE} has {number}")));
+        }
+    }
+    complaints
+}
+
+/// Versions have letters or several points; they are no figures.
+fn is_fraction(number: &str) -> bool {
+    number.split_once('.').is_some_and(|(whole, rest)| !whole.is_empty() && !rest.is_empty() && !rest.contains('.'))
 }
 
 /// What was found, by claim: all numbers.
@@ -101,6 +136,25 @@ mod tests {
     fn figures_of_other_rows_are_somewhere_in_the_evidence() {
         let readme = "| P1 | cost | 0.487 % |\n| callgrind | 44.03 | 43 |\n";
         assert_eq!(complaints(readme), ["README.md:2: docs/lab/ has no 43"]);
+    }
+
+    #[test]
+    fn text_and_output_are_those_of_the_example() {
+        let readme = "| P1 | cost | 0.487 % |\n\ntakes 72.2 % or 44.03 or 3.1, since 1.2.3\n```sh\nwork 9.9\n```\n\
+                      ```text\n$ strobe 8.8\n  72.2 % find\n  74.2 % find\n...\n```\n";
+        let files = [
+            (README, readme),
+            (RESULTS, SUMMARY),
+            ("docs/lab/exact.md", "44.03\n"),
+            (EXAMPLE, "```text\n  72.2 % find\n```\n"),
+        ];
+        assert_eq!(
+            check(&workspace(Vec::new(), &files)),
+            [
+                "README.md:3: neither docs/start.md nor docs/lab/ has 3.1",
+                "README.md:10: docs/start.md does not show this line of output",
+            ]
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod edges;
 mod figures;
 mod glossary;
 mod links;
+mod manifests;
 mod markdown;
 mod purity;
 mod scan;
@@ -21,7 +22,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::workspace::{self, Workspace};
+use crate::paths;
+use crate::workspace::Workspace;
 
 /// One line: `place: what is wrong`.
 pub type Complaint = String;
@@ -30,6 +32,7 @@ pub type Complaint = String;
 pub fn run(workspace: &Workspace, strobe: fn() -> Command) -> Result<()> {
     let mut complaints = edges::check(workspace);
     complaints.extend(purity::check(workspace));
+    complaints.extend(manifests::check(workspace));
     complaints.extend(documents::check(workspace));
     complaints.extend(links::check(workspace));
     complaints.extend(glossary::check(workspace));
@@ -56,7 +59,7 @@ pub fn wrap(workspace: &Workspace) -> Result<()> {
             None => continue,
         };
         if wrapped != file.text {
-            fs::write(workspace::root().join(&file.path), wrapped).with_context(|| file.path.clone())?;
+            fs::write(paths::root().join(&file.path), wrapped).with_context(|| file.path.clone())?;
             println!("{}", file.path);
         }
     }
