@@ -1,8 +1,8 @@
 //! Calling contexts as stacks of places.
 //!
-//! A context says which function called which, not from where. The place of a call is taken to be
-//! the call site from which the caller enters the callee most often; if none was recorded, the
-//! start of the caller.
+//! A context that is told apart by its call knows from where it was called. Any other says only
+//! which function called which: the place of its call is then taken to be the call site from which
+//! the caller enters the callee most often; if none was recorded, the start of the caller.
 
 use profile::Profile;
 use profile::model::{Block, Context, ContextId, FunctionId};
@@ -55,8 +55,9 @@ impl<'a> Stacks<'a> {
     pub fn call_site(&self, context: &Context) -> Option<(ContextId, Place)> {
         let parent = context.parent?;
         let function = self.profile.contexts[parent.index()].function;
-        let site = self.sites.get(&(function, context.function));
-        let address = site.copied().unwrap_or(self.profile.functions[function.index()].address);
+        let usual_site = || self.sites.get(&(function, context.function)).copied();
+        let site = context.call_site.or_else(usual_site);
+        let address = site.unwrap_or(self.profile.functions[function.index()].address);
         Some((parent, Place::Code { function, address }))
     }
 
@@ -102,4 +103,65 @@ pub(crate) fn inclusive(profile: &Profile, own: impl Fn(&Context) -> u64) -> Vec
 /// Address of a block's last instruction.
 pub(crate) fn last_address(block: &Block) -> u64 {
     block.address.saturating_add(u64::from(block.last))
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::Estimate;
+    use profile::model::{BlockEnd, BlockId, Call, Function, ModuleId};
+
+    use super::*;
+
+    #[test]
+    fn the_own_call_site_of_a_context_goes_before_the_usual_one() {
+        let zero = Estimate::exact(0);
+        let function = |address| Function {
+            module: ModuleId(0),
+            address,
+            size: 0x40,
+            name: String::new(),
+            entries: zero,
+            self_ns: zero,
+        };
+        let (caller, callee) = (FunctionId(0), FunctionId(1));
+        let context = |parent, function, call_site| Context {
+            parent,
+            function,
+            call_site,
+            entries: zero,
+            self_ns: zero,
+            kernel_ns: zero,
+            misses: 0,
+        };
+        let block = Block {
+            function: caller,
+            address: 0x1010,
+            size: 8,
+            last: 3,
+            n_insns: 2,
+            end: BlockEnd::Call,
+            count: zero,
+            self_ns: zero,
+        };
+        let root = Some(ContextId(0));
+        let mut profile = Profile {
+            functions: vec![function(0x1000), function(0x2000)],
+            blocks: vec![block],
+            contexts: vec![
+                context(None, caller, None),
+                context(root, callee, None),
+                context(root, callee, Some(0x1030)),
+            ],
+            ..Profile::default()
+        };
+        let places = |profile: &Profile| {
+            let stacks = Stacks::new(profile);
+            let places = profile.contexts.iter().map(|context| stacks.call_site(context).map(|(_, place)| place));
+            places.collect::<Vec<_>>()
+        };
+        let at = |address| Some(Place::Code { function: caller, address });
+        assert_eq!(places(&profile), [None, at(0x1000), at(0x1030)]);
+        profile.calls = vec![Call { site: BlockId(0), callee, is_tail: false, count: zero }];
+        assert_eq!(places(&profile), [None, at(0x1013), at(0x1030)]);
+    }
 }
