@@ -123,33 +123,33 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(before_help = DUMP_EXAMPLES, max_term_width = 100)]
 struct DumpArgs {
-    /// Which stage
+    /// The stage to print
     #[arg(value_enum)]
     stage: Stage,
 
     #[command(flatten)]
     module: ModuleArgs,
 
-    /// Only this function
+    /// Print only this function
     #[arg(short, long, value_name = "NAME|ADDR")]
     function: Option<String>,
 
     #[command(flatten)]
     numbering: NumberingArgs,
 
-    /// Of a trace or bursts: blocks in the order in which they ran
+    /// For a trace or bursts: print blocks in the order in which they ran
     #[arg(long)]
     blocks: bool,
 
-    /// Of a trace or bursts: only the thread with this id
+    /// For a trace or bursts: print only the thread with this id
     #[arg(long, value_name = "TID")]
     thread: Option<u32>,
 
-    /// Of a trace or bursts: leave out the first N of each thread
+    /// For a trace or bursts: leave out the first N of each thread
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
 
-    /// Of a trace or bursts: at most N of each thread
+    /// For a trace or bursts: print at most N of each thread
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
@@ -164,14 +164,14 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 struct ModuleArgs {
-    /// The program or shared library; for trace and bursts, the trace or the profile
+    /// The program or shared library; for `trace` and `bursts`, the trace file or the profile
     binary: PathBuf,
 
     /// Threads to analyze with [default: as many as the machine offers]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Leave separate debug files alone
+    /// Do not read separate debug files
     #[arg(long)]
     no_debug_files: bool,
 }
@@ -284,6 +284,31 @@ mod tests {
                 assert!(argument.get_help().is_some(), "{} {}", subcommand.get_name(), argument.get_id());
             }
         }
+    }
+
+    #[test]
+    fn options_of_commands_that_run_programs_have_headings() {
+        let command = Args::command();
+        for name in ["record", "count", "trace"] {
+            let subcommand = command.find_subcommand(name).expect("a command");
+            for argument in subcommand.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help_heading().is_some(), "{name} {}", argument.get_id());
+            }
+            let heading =
+                |id: &str| subcommand.get_arguments().find(|argument| argument.get_id() == id)?.get_help_heading();
+            assert_eq!(heading("output"), Some("Program and output"), "{name}");
+            assert_eq!(heading("module"), Some("What is recorded"), "{name}");
+        }
+    }
+
+    #[test]
+    fn unknown_options_and_commands_are_errors_that_suggest_known_ones() {
+        for (typed, meant) in [("--overhaed", "'--overhead'"), ("--live-view", "'--live'")] {
+            let error = Args::try_parse_from(["strobe", "record", typed, "--", "true"]).unwrap_err().to_string();
+            assert!(error.contains(meant), "{error}");
+        }
+        let error = Args::try_parse_from(["strobe", "recrod"]).unwrap_err().to_string();
+        assert!(error.contains("'record'"), "{error}");
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::props::RecordProps;
 
 /// Run a program and count everything that it runs
 ///
-/// Nothing is sampled: every path, block or call is counted, also of processes that the program
-/// starts. That takes a multiple of the program's time, and two runs of a deterministic program
-/// have the same counts. Output, exit status and signals are the program's own.
+/// Nothing is sampled: every path, block or call is counted, also in processes that the program
+/// starts. The program takes a multiple of its time, and two runs of a deterministic program have
+/// the same counts. Output, exit status and signals are the program's own.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = COUNT_EXAMPLES, max_term_width = 100)]
 pub struct CountArgs {
@@ -47,7 +47,7 @@ Examples:
 /// Heading of what is counted.
 const COUNTS: &str = "What is counted";
 
-/// What is added up with counts.
+/// Options for what is added up beside counts.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = COUNTS)]
 pub struct PerArgs {
@@ -55,15 +55,15 @@ pub struct PerArgs {
     #[arg(long, value_name = "NAME", value_parser = metric::parse)]
     metric: Option<Wanted>,
 
-    /// Tell calling contexts apart by call site, too
+    /// Tell calling contexts apart by call site as well
     #[arg(long)]
     per_call_site: bool,
 }
 
-/// Run a program and write every path that ends to a file, in order
+/// Run a program and write every path that it executes to a file, in order
 ///
-/// The trace goes to a file beside the profile, with `.trace` behind its name, one stream for each
-/// thread; the profile has the counts. `strobe dump trace` prints it.
+/// The trace goes to a file beside the profile, named like it with `.trace` appended, as one stream
+/// per thread. The profile has the counts. `strobe dump trace` prints it.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = TRACE_EXAMPLES, max_term_width = 100)]
 pub struct TraceArgs {
@@ -95,7 +95,7 @@ pub enum Counted {
     Contexts,
     /// Ball-Larus paths, by calling context
     ContextPaths,
-    /// Nothing: what running in copies alone costs
+    /// Nothing, to measure the cost of running in copies alone
     #[value(hide = true)]
     Nothing,
 }

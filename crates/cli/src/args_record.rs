@@ -1,7 +1,7 @@
 //! The command lines of `record` and `ctl`, exactly as typed.
 //!
-//! `record` used to count and trace, too: what it took for that still works, is not shown, and is
-//! told the name of the command that does it now.
+//! The options with which `record` counted and traced before `count` and `trace` existed still
+//! work. They are not shown, and using one prints a note that names the new command.
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum as _};
 use flow::checks::{CheckPolicy, EntryChecks, LoopChecks};
@@ -17,7 +17,7 @@ use crate::props::{CtlAction, CtlProps, Probe, RecordProps};
 ///
 /// The program is not changed and runs at full speed; at ticks of its CPU time, strobe lets it run
 /// a short burst in an instrumented copy of its code. Its output and exit status are its own, and
-/// so are the signals that end, stop and continue programs: what is sent to strobe alone is passed
+/// so are the signals that end, stop and continue programs: signals sent to strobe alone are passed
 /// on, and strobe ends as the program does. `kill -USR1` and `kill -USR2` of strobe start and stop
 /// recording, as `strobe ctl` does. With --live the terminal belongs to the view until the program
 /// ends or `q` is pressed: what the program prints there is held back until then, it reads nothing
@@ -60,16 +60,16 @@ pub struct RecordArgs {
     stream: StreamArgs,
 }
 
-/// Options that say something about bursts.
+/// Options that apply only to bursts.
 const BURSTS_ONLY: [&str; 6] = ["overhead", "rate", "burst", "samples", "keep_trace", "verify"];
 
-/// How much is recorded, and what that may cost.
+/// Options for how much is recorded, and what that may cost.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Cost and bursts")]
 struct BudgetArgs {
     /// Percent of the program's CPU time that recording may cost [default: 1]
     ///
-    /// There is no such limit by default if --rate and --burst are both given.
+    /// If --rate and --burst are both given, there is no limit unless this option sets one.
     #[arg(long, value_name = "PCT", value_parser = args_values::percent)]
     overhead: Option<f64>,
 
@@ -92,8 +92,8 @@ struct BudgetArgs {
 
     /// With --trigger count: which entries and loops have checks [default: EC]
     ///
-    /// As in bursty tracing: orig, EL, EC, EN, L4, L10, LN, or one for entries and one for loops
-    /// joined by `+`, as in EC+L4. Loops that a policy calls boring are never recorded.
+    /// The policies of bursty tracing: orig, EL, EC, EN, L4, L10, LN, or one for entries and one
+    /// for loops joined by `+`, as in EC+L4. A loop without checks is never recorded.
     #[arg(long, value_name = "POLICY", requires = "trigger")]
     checks: Option<CheckPolicy>,
 
@@ -106,7 +106,7 @@ struct BudgetArgs {
     verify: bool,
 }
 
-/// Policies of published profilers, and recordings that record less, to see what that costs.
+/// Policies of published profilers, and recordings that leave something out to measure its cost.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = EXPERIMENTS)]
 struct ExperimentArgs {
@@ -118,15 +118,15 @@ struct ExperimentArgs {
     #[arg(long, value_name = "N", requires = "stride", conflicts_with = "burst", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: Option<u32>,
 
-    /// Arnold-Grove: skip 0 to N-1 before the first; --full-stride: each
+    /// Arnold-Grove: skip 0 to N-1 intervals before the first sample of a tick
     #[arg(long, value_name = "N", requires = "samples", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     stride: Option<u32>,
 
-    /// Arnold-Grove: one in STRIDE between samples, too (PEP: all)
+    /// Arnold-Grove: take one interval in STRIDE, instead of consecutive ones
     #[arg(long, requires = "stride")]
     full_stride: bool,
 
-    /// PEP: in copies only, sample N paths per tick, 1 in M [,simplified]
+    /// PEP: stay in the copies and sample N paths per tick, one in M [,simplified]
     #[arg(long, value_name = "N,M", value_parser = args_values::pep, group = "staying",
           conflicts_with_all = ["overhead", "burst", "samples", "keep_trace", "verify", "exact", "metric", "perturbation", "per_call_site"])]
     pep: Option<Sampling>,
@@ -137,7 +137,7 @@ Examples:
   strobe record -- gzip -k big.tar
   strobe record --overhead 0.2 -o nightly.strobe -- ./server --config prod.toml";
 
-/// Start or stop a recording from outside
+/// Start or stop a running recording
 #[derive(Debug, ClapArgs)]
 #[command(before_help = CTL_EXAMPLES, max_term_width = 100)]
 pub struct CtlArgs {
@@ -154,14 +154,14 @@ Examples:
   strobe record --paused -- ./server & strobe ctl start $!
   strobe ctl stop 4711";
 
-/// Ticks per second of CPU time with --pep.
+/// Ticks per second of CPU time for `--pep`.
 const PEP_RATE_HZ: f64 = 100.0;
 
 /// Where checks of the counted trigger are if nothing is said: a set of entries that every cycle of
 /// calls meets, and all loops, so that nothing goes unrecorded.
 const DEFAULT_CHECKS: CheckPolicy = CheckPolicy { entries: EntryChecks::CallCycles, loops: LoopChecks::Every };
 
-/// What `--exact` names.
+/// What the value of `--exact` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Older {
     Count(Counted),

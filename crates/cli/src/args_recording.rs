@@ -1,4 +1,4 @@
-//! Options that all commands share which run a program: `record`, `count` and `trace`.
+//! Options shared by the commands that run a program: `record`, `count` and `trace`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,11 +16,15 @@ use crate::props::{RecordProps, TickChoice};
 pub const EXPERIMENTS: &str = "Experiments";
 /// Heading of options that say which part of the run is recorded.
 const SCOPE: &str = "What is recorded";
-/// Heading of options that have values noted.
+/// Heading of options that choose which values are noted.
 pub const VALUES: &str = "Values of instructions (`strobe values` shows them)";
+
+/// Heading of the program and of where results go.
+const PROGRAM: &str = "Program and output";
 
 /// The program, the part of its run that is recorded, and the output.
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = PROGRAM)]
 pub struct RunArgs {
     /// The program and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
@@ -30,7 +34,7 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "FILE", default_value = "profile.strobe")]
     output: PathBuf,
 
-    /// No progress and no summary; warnings and errors only
+    /// Print no progress and no summary, only warnings and errors
     #[arg(short, long)]
     quiet: bool,
 
@@ -38,11 +42,11 @@ pub struct RunArgs {
     #[arg(long)]
     live: bool,
 
-    /// Only modules whose file name has TEXT; repeatable
+    /// Record only modules whose file name contains TEXT; repeatable
     #[arg(long, value_name = "TEXT", help_heading = SCOPE)]
     module: Vec<String>,
 
-    /// Only threads with this id, or with TEXT in the name; repeatable
+    /// Record only threads with this id, or with TEXT in their name; repeatable
     #[arg(long, value_name = "TID|TEXT", help_heading = SCOPE)]
     thread: Vec<String>,
 
@@ -54,7 +58,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = args_values::duration, default_value = "0", help_heading = SCOPE)]
     delay: Duration,
 
-    /// Stop recording after this much more time; the program runs on
+    /// Stop recording this much later; the program runs on
     #[arg(long, value_name = "TIME", value_parser = args_values::duration, help_heading = SCOPE)]
     duration: Option<Duration>,
 
@@ -63,7 +67,7 @@ pub struct RunArgs {
     paused: bool,
 }
 
-/// What nobody needs every day.
+/// Options that are rarely needed.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "More")]
 pub struct MoreArgs {
@@ -84,7 +88,7 @@ pub struct MoreArgs {
     no_cache: bool,
 }
 
-/// Which values are noted of single instructions, and where.
+/// Options that choose which values are noted, and at which instructions.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = VALUES, group = ArgGroup::new("noting").multiple(true))]
 pub struct NotingArgs {
@@ -108,41 +112,41 @@ pub struct NotingArgs {
     #[arg(long, group = "noting")]
     addresses: bool,
 
-    /// Note only there, for example 'load8 & function:main'; repeatable
+    /// Note values only at these instructions, such as 'load8 & function:main'; repeatable
     #[arg(long, value_name = "EXPR", requires = "noting", value_parser = args_values::selector)]
     select: Vec<Selector>,
 
-    /// Stop when half more of them change the profile by less than this
+    /// Stop when half as many values again change the profile by less than this
     #[arg(long, value_name = "PCT", requires = "noting", value_parser = args_values::percent)]
     converge: Option<f64>,
 }
 
-/// What becomes of noted values while everything is counted.
+/// Options for noted values when everything is counted.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = VALUES)]
 pub struct StreamArgs {
-    /// How the program compresses them; none: not at all
+    /// How values are compressed in the program; `none` keeps all of them
     #[arg(long, value_name = "EXPR", requires = "noting", default_value = args_values::DEFAULT_COMPRESSOR, value_parser = args_values::compressor)]
     compress: String,
 
-    /// Write all to a file instead: address and value, 8 bytes each
+    /// Write all values to a file instead: address and value, 8 bytes each
     #[arg(long, value_name = "FILE", requires = "noting", conflicts_with_all = ["compress", "converge"])]
     value_stream: Option<PathBuf>,
 }
 
-/// Numbering of paths by an earlier profile, and what a recording changes.
+/// Numbering paths by an earlier profile, and comparing a recording with a plain run.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = EXPERIMENTS)]
 pub struct CostArgs {
-    /// Run the program by itself first, output thrown away, and compare what both took
+    /// Run the program by itself first, discard its output, and compare the cost of both runs
     #[arg(long, conflicts_with = "live")]
     pub perturbation: bool,
 
-    /// Number paths by what an earlier profile found hot: less to do on the way
+    /// Number paths so that edges that were hot in an earlier profile cost nothing
     #[arg(long, value_name = "FILE")]
     guide: Option<PathBuf>,
 
-    /// Number them by the contrary, to see what that costs
+    /// Number paths as if cold edges were hot, to see what the guide is worth
     #[arg(long, requires = "guide")]
     flip_guide: bool,
 }

@@ -1,5 +1,5 @@
-//! The command line of what is done with profiles as a whole, exactly as typed: comparing, adding,
-//! exporting, drawing, keeping.
+//! The command line of commands on whole profiles, exactly as typed: comparing, adding, exporting,
+//! drawing, archiving.
 
 use std::path::PathBuf;
 
@@ -30,8 +30,8 @@ pub enum ToolCommand {
 /// Show what changed from one profile to another beyond the error bars
 ///
 /// Compares shares of CPU time and counts of functions, paths and loops, and the ways of branches.
-/// A change is shown if it is more than chance: of the changes shown, at most 5 % are expected not
-/// to be real.
+/// A change is shown if it is more than chance: at most 5 % of the changes shown are expected to be
+/// false.
 #[derive(Debug, ClapArgs)]
 #[command(before_help = DIFF_EXAMPLES, max_term_width = 100)]
 pub struct DiffArgs {
@@ -65,7 +65,7 @@ Examples:
   strobe diff --fail-above 3% main.strobe branch.strobe || echo slower
   strobe diff --json a.strobe b.strobe | jq '.functions[] | select(.share.is_significant)'";
 
-/// Add profiles of several runs up
+/// Add up the profiles of several runs
 #[derive(Debug, ClapArgs)]
 #[command(before_help = MERGE_EXAMPLES, max_term_width = 100)]
 pub struct MergeArgs {
@@ -91,7 +91,7 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(before_help = ACCURACY_EXAMPLES, max_term_width = 100)]
 pub struct AccuracyArgs {
-    /// The profile that counts everything
+    /// The profile of `strobe count`
     exact: PathBuf,
 
     /// The profile to judge
@@ -158,7 +158,7 @@ pub struct FlameArgs {
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 
-    /// Callees first: what the time was spent in, then by whom
+    /// Start with the functions in which time was spent, with their callers above them
     #[arg(long)]
     reverse: bool,
 }
@@ -187,8 +187,7 @@ pub struct ArchiveArgs {
     #[arg(short = 'x', long, conflicts_with = "scrub")]
     extract: bool,
 
-    /// Leave out paths, arguments, host and user names, and therefore the binaries, whose debug
-    /// data has them
+    /// Leave out paths, arguments, host and user names; and the binaries, whose debug data has them
     #[arg(long)]
     scrub: bool,
 }

@@ -30,7 +30,7 @@ pub struct ReportArgs {
     #[command(flatten)]
     top: TopArgs,
 
-    /// Write everything as one page that loads nothing, with flame graph, source and loops
+    /// Write one self-contained HTML page, with flame graph, source and loops
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     html: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ pub struct PathsArgs {
     #[arg(long)]
     asm: bool,
 
-    /// Tell the calling contexts apart that each path ran in (after count --of context-paths)
+    /// List a path once for each calling context (needs `count --of context-paths`)
     #[arg(long)]
     by_context: bool,
 
@@ -85,7 +85,7 @@ Examples:
   strobe edges
   strobe edges -f longest_match -n 100";
 
-/// Show loads, arguments and calls with mostly the same value: what code could be specialized for
+/// Show loads, arguments and calls that mostly have one value, for which code could be specialized
 #[derive(Debug, ClapArgs)]
 #[command(before_help = VALUES_EXAMPLES, max_term_width = 100)]
 pub struct ValuesArgs {
@@ -127,15 +127,15 @@ pub struct ContextsArgs {
     #[arg(long, value_name = "PCT", default_value = "1%", value_parser = parse_share)]
     min: f64,
 
-    /// Only what runs below this function
+    /// Show only what runs below this function
     #[arg(long, value_name = "FN")]
     caller: Option<String>,
 
-    /// Only what leads to this function; times are those in and below it
+    /// Show only what leads to this function; times are those in and below it
     #[arg(long, value_name = "FN")]
     callee: Option<String>,
 
-    /// Turn the tree around: functions by their own time, and below each who called it
+    /// Turn the tree around: functions by their own time, and below each its callers
     #[arg(long)]
     callers: bool,
 
@@ -154,14 +154,14 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(before_help = ANNOTATE_EXAMPLES, max_term_width = 100)]
 pub struct AnnotateArgs {
-    /// The function: a name, a part of one that is unique, 0xADDRESS or MODULE:0xADDRESS
+    /// The function: a name or a unique part of one, 0xADDRESS or MODULE:0xADDRESS
     #[arg(value_name = "FN")]
     function: String,
 
     #[command(flatten)]
     common: CommonArgs,
 
-    /// Only source lines, where there are any
+    /// Show source lines only, where there are any
     #[arg(long)]
     source: bool,
 }
@@ -172,7 +172,7 @@ Examples:
   strobe annotate 0x1a2b0 nightly.strobe
   strobe annotate --source parse_expr";
 
-/// Show hot loops: how often they turn, and what a turn costs
+/// Show hot loops: how often they iterate, and what an iteration costs
 #[derive(Debug, ClapArgs)]
 #[command(before_help = LOOPS_EXAMPLES, max_term_width = 100)]
 pub struct LoopsArgs {
@@ -185,15 +185,14 @@ Examples:
   strobe loops
   strobe loops -f longest_match";
 
-/// Show conditional branches: which way they go, how hard that is to predict, and how far apart
-/// they are
+/// Show conditional branches: which way they go, how predictable they are, and how far apart
 #[derive(Debug, ClapArgs)]
 #[command(before_help = BRANCHES_EXAMPLES, max_term_width = 100)]
 pub struct BranchesArgs {
     #[command(flatten)]
     rows: RowsArgs,
 
-    /// Which branches come first: count, or entropy (count times what is hard to predict)
+    /// How to rank: count, or entropy (count times bits of entropy)
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = BranchOrder::Count, hide_possible_values = true)]
     by: BranchOrder,
 }
@@ -204,7 +203,7 @@ Examples:
   strobe branches --by entropy
   strobe branches -f qsort_compare";
 
-/// Show functions by entries and loop iterations, which make them worth compiling or optimizing
+/// Show functions by entries and loop iterations, the measure of just-in-time compilers
 #[derive(Debug, ClapArgs)]
 #[command(before_help = METHODS_EXAMPLES, max_term_width = 100)]
 pub struct MethodsArgs {
@@ -231,7 +230,7 @@ struct CommonArgs {
     #[arg(long)]
     json: bool,
 
-    /// No pager, even on a terminal; PAGER says which one otherwise
+    /// Use no pager, even on a terminal; PAGER chooses the pager
     #[arg(long)]
     no_pager: bool,
 
@@ -240,10 +239,10 @@ struct CommonArgs {
     debuginfod: bool,
 }
 
-/// Of a view that can sum up instead of listing.
+/// Options of views that can sum up instead of listing.
 #[derive(Debug, ClapArgs)]
 struct StatisticsArgs {
-    /// Statistics instead: what is hot by executions, instructions, branches, cycles or l1d
+    /// Print statistics instead: what is hot by executions, instructions, branches, cycles or l1d
     #[arg(long, value_enum, value_name = "M", hide_possible_values = true)]
     metric: Option<MetricName>,
 
@@ -265,7 +264,7 @@ struct TopArgs {
     top: Option<usize>,
 }
 
-/// Of a view that lists parts of functions.
+/// Options of views that list parts of functions.
 #[derive(Debug, ClapArgs)]
 struct RowsArgs {
     #[command(flatten)]
@@ -274,7 +273,7 @@ struct RowsArgs {
     #[command(flatten)]
     top: TopArgs,
 
-    /// Only this function: a name, a part of one that is unique, 0xADDRESS or MODULE:0xADDRESS
+    /// Show only this function: a name or a unique part of one, 0xADDRESS or MODULE:0xADDRESS
     #[arg(short, long, value_name = "FN")]
     function: Option<String>,
 }

@@ -74,6 +74,8 @@ fn expect_profile(what: &str, executable: &Executable, outcome: &Outcome) {
     assert!(outcome.stderr.contains("strobe itself"), "{what}: a summary: {}", outcome.stderr);
     let facts = store::facts(&executable.beside("profile")).expect("a profile");
     assert_eq!(facts["processes"], "1", "{what}: {}", outcome.stderr);
+    // It has used CPU time for twenty of them.
+    assert_ne!(facts["ticks"], "0", "{what}: {}", outcome.stderr);
 }
 
 #[test]
