@@ -59,11 +59,11 @@ pub struct Counters {
 pub struct ExactCounters {
     /// Times that a thread went on natively, by reason.
     pub native: [(NativeReason, u64); NativeReason::COUNT],
-    /// Cycles between that and being back.
+    /// Cycles that threads spent natively.
     pub native_cycles: u64,
-    /// Times that a thread came into copies.
+    /// Times that a thread entered the copies.
     pub entries: u64,
-    /// Whether a thread gave up waiting for copies.
+    /// Whether a thread has given up waiting for copies.
     pub is_abandoned: bool,
     /// Ticks of CPU time, by where they found a thread.
     pub ticks: [(TickPlace, u64); TickPlace::COUNT],

@@ -1,4 +1,4 @@
-//! Samples out of a process.
+//! Reads samples out of the memory of a process.
 //!
 //! Each thread area is a ring of segments. The producer fills them in order, except that it takes
 //! the last one again if that has been freed meanwhile; the agent reads them in the same order,
@@ -29,7 +29,7 @@ pub struct SampleRef<'a> {
     pub records: &'a [u32],
 }
 
-/// What came of reading a process's streams.
+/// What reading the streams of a process found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Samples handed on.
@@ -83,7 +83,7 @@ impl Reader {
         for area in arena.areas(n_areas).filter(Area::is_initialized) {
             if let Some(sample) = self.unfinished(area) {
                 drained.salvaged += 1;
-                drained.hand_on(&sample, sink);
+                drained.pass_on(&sample, sink);
             }
         }
         drained
@@ -126,7 +126,7 @@ impl Reader {
                 break;
             };
             at += sample.header.size;
-            drained.hand_on(&sample, sink);
+            drained.pass_on(&sample, sink);
         }
         self.areas[index].read[segment] = committed;
     }
@@ -222,7 +222,7 @@ fn states_after(area: Area<'_>, current: u32) -> [(usize, u32); N_SEGMENTS] {
 }
 
 impl Drained {
-    fn hand_on(&mut self, sample: &SampleRef<'_>, sink: &mut dyn FnMut(SampleRef<'_>)) {
+    fn pass_on(&mut self, sample: &SampleRef<'_>, sink: &mut dyn FnMut(SampleRef<'_>)) {
         self.samples += 1;
         self.bytes += u64::from(sample.header.size);
         sink(*sample);

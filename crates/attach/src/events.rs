@@ -1,4 +1,4 @@
-//! What probes have noted, out of the target ([`wire::events`]).
+//! Reads noted values out of the target ([`wire::events`]).
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use wire::thread::ThreadHeader;
 use crate::process::Process;
 use crate::ring::{self, Message};
 
-/// How events went, over all threads of a process.
+/// What became of noted values, over all threads of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCounters {
@@ -23,7 +23,7 @@ pub struct EventCounters {
     pub waits: u64,
     /// Messages that found the ring full for too long.
     pub lost: u64,
-    /// Events taken that no message stands for, less those that messages stand for too many.
+    /// Events that were taken, less those that messages stand for.
     pub residue: i64,
 }
 
@@ -42,7 +42,7 @@ impl Process {
         n_messages + self.areas().map(|area| ring::take_rest(&area, empty, sink)).sum::<u64>()
     }
 
-    /// Returns how events went so far.
+    /// Returns what became of noted values so far.
     #[must_use]
     pub fn event_counters(&self) -> EventCounters {
         let mut counters = EventCounters::default();

@@ -1,4 +1,4 @@
-//! Whether a program can be profiled when it is started, judged by its file alone.
+//! Whether a program can be profiled, judged by its file alone.
 //!
 //! The runtime gets into a process through the dynamic linker. A file that has none, or for which
 //! the dynamic linker must ignore the environment, runs unprofiled, and the user wants to know why
@@ -18,7 +18,7 @@ const MAX_INTERPRETER_BYTES: u64 = 4096;
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// What will come of starting a file.
+/// What will happen when a file is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launchability {
@@ -102,8 +102,11 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Reads the head of a file.
-pub(crate) fn identify(file: &File) -> io::Result<Identity> {
+/// Reads the head of a file: what kind it is, and its segments.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn identify(file: &File) -> io::Result<Identity> {
     head::identify(&mut |buffer, at| read_up_to(file, buffer, at))
 }
 

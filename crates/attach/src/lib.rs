@@ -46,7 +46,9 @@ mod process;
 mod procfs;
 mod ring;
 mod settings;
+mod signal_set;
 mod signals;
+mod target;
 mod thread_exits;
 mod witness;
 
@@ -54,10 +56,8 @@ pub use control::{Counters, ExactCounters};
 pub use drain::{Drained, SampleRef};
 pub use error::{Error, Result};
 pub use events::EventCounters;
-pub use launch::{
-    Exit, Injection, Launch, ResourceUse, Target, command, find_program, ignored_signals, own_filters, spawn,
-};
-pub use launchability::{Launchability, probe_binary};
+pub use launch::{Injection, Launch, command, find_program, ignored_signals, own_filters, spawn};
+pub use launchability::{Launchability, identify, probe_binary};
 pub use listener::{Joined, Listener};
 pub use modules::{MappedModule, NoCopyReason, VDSO};
 pub use own::{die_by, stop, time_stamp};
@@ -67,4 +67,5 @@ pub use process::{PathCount, Process};
 pub use procfs::Hindrance;
 pub use settings::{EventSettings, MetricSource, Mode, Noted, PathEnds, Settings};
 pub use signals::{PassingOn, Signals};
+pub use target::{Exit, ResourceUse, Target};
 pub use thread_exits::ThreadExitRecord;

@@ -30,7 +30,7 @@ pub struct Listener {
     copies: Mutex<HashMap<u32, Weak<Copies>>>,
 }
 
-/// What came of waiting for a process.
+/// The outcome of waiting for a process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Joined {
@@ -64,7 +64,7 @@ impl Listener {
         Ok(Listener { socket, name, stop, copies: Mutex::default() })
     }
 
-    /// Name of the socket, without the leading zero byte.
+    /// Returns the name of the socket, without the leading zero byte.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -21,7 +21,7 @@ use crate::maps::{FileId, Mapping};
 
 /// Suffix of the path of a file that is no longer there.
 const DELETED: &[u8] = b" (deleted)";
-/// What the kernel calls the code that it provides.
+/// The name by which the kernel maps the code that it provides.
 pub const VDSO: &str = "[vdso]";
 
 /// A file with code in the address space of a process.
@@ -30,7 +30,7 @@ pub const VDSO: &str = "[vdso]";
 pub struct MappedModule {
     /// Path of the file, as the process sees it.
     pub path: PathBuf,
-    /// The file has been deleted or replaced since.
+    /// Whether the file has been deleted or replaced since.
     pub is_deleted: bool,
     /// Address of the image base: of the first page that the file's segments ask for.
     pub base: u64,
@@ -44,9 +44,9 @@ pub struct MappedModule {
     pub inode: u64,
     /// Ranges of addresses with code.
     pub exec: Vec<Range<u64>>,
-    /// It is the program itself.
+    /// Whether it is the program itself.
     pub is_program: bool,
-    /// It is strobe's own runtime.
+    /// Whether it is strobe's own runtime.
     pub is_runtime: bool,
     /// The cluster that covers it; `None`: it can have no copy, and `reason` says why.
     pub cluster: Option<usize>,
@@ -86,7 +86,7 @@ impl MappedModule {
         (self.base, self.dev, self.inode, &self.exec) == (other.base, other.dev, other.inode, &other.exec)
     }
 
-    /// Bytes of code.
+    /// Returns the number of bytes of code.
     #[must_use]
     pub fn exec_bytes(&self) -> u64 {
         self.exec.iter().map(|range| range.end - range.start).sum()

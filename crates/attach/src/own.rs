@@ -1,7 +1,7 @@
-//! What the agent does to itself: reads the time-stamp counter, ends as the target did, and stops
-//! as it did.
+//! What the agent does itself: reads the time-stamp counter, ends as the target did, and stops as
+//! it did.
 
-use crate::witness::{change_mask, signal_set};
+use crate::signal_set::{change_mask, signal_set};
 
 /// Returns the time-stamp counter, which the runtime stamps samples with.
 #[must_use]

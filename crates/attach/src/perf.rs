@@ -34,7 +34,7 @@ impl Process {
 }
 
 impl PerfTicks {
-    /// Lets threads that have come since tick, too, and forgets those that have gone.
+    /// Has threads that have started since then tick as well, and forgets those that have ended.
     pub fn follow_threads(&mut self, process: &Process) {
         let Ok(tids) = process.thread_ids() else { return };
         self.events.retain(|(tid, _)| tids.contains(tid));

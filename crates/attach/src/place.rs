@@ -1,4 +1,4 @@
-//! Putting copies into a process, and taking them out again.
+//! Puts copies into a process, and takes them out again.
 
 use emit::{Entry, ModuleCopy, Position};
 use wire::clusters::{LANDING, LEADER};
@@ -9,8 +9,7 @@ use crate::error::{Error, Result};
 use crate::modules::MappedModule;
 use crate::process::Process;
 
-/// Room for the copy of a module. What the copy has to know to be made final is in the public
-/// fields.
+/// Room for the copy of a module. The public fields have what is needed to make the copy final.
 #[derive(Debug, Clone)]
 pub struct Reserved {
     /// The module.
@@ -71,7 +70,7 @@ impl Process {
         self.fill(&reserved, code, copy.runs(), entries)
     }
 
-    /// Takes room for a copy with `code_bytes` of code and literals and `n_runs` runs.
+    /// Reserves room for a copy with `code_bytes` of code and literals and `n_runs` runs.
     ///
     /// # Errors
     /// When the module cannot have a copy, or there is no room left.

@@ -31,12 +31,12 @@ use crate::maps;
 use crate::modules::{self, MappedModule, Surroundings};
 use crate::thread_exits::ThreadExitRecord;
 
-/// What was counted of a path in one thread area.
+/// The counts of a path in one thread area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathCount {
     /// Function or context in the upper half, number of the path in the lower one.
     pub key: u64,
-    /// How often.
+    /// How often it was counted.
     pub count: u64,
     /// What the metric's counter has gone up by on it, if there is one; the sum of squares
     /// ([`wire::exact::Squares`]), if paths are sampled.
@@ -70,7 +70,7 @@ impl Process {
         Process { identity, control, arena, copies, reader: Mutex::new(Reader::new()) }
     }
 
-    /// Process id, as the agent sees it.
+    /// Returns the process id, as the agent sees it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.identity.pid
@@ -122,7 +122,7 @@ impl Process {
         Arc::ptr_eq(&self.copies, &other.copies)
     }
 
-    /// Becomes readable when the process ends.
+    /// Returns a descriptor that becomes readable when the process ends.
     #[must_use]
     pub fn pidfd(&self) -> &OwnedFd {
         &self.identity.pidfd
@@ -157,8 +157,8 @@ impl Process {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner).drain(&self.arena, self.control.n_areas(), sink)
     }
 
-    /// The same for a process that has died or replaced its program: also the bursts that were
-    /// under way.
+    /// Reads the samples of a process that has died or replaced its program, also of bursts that
+    /// were under way.
     pub fn salvage(&self, sink: &mut dyn FnMut(SampleRef<'_>)) -> Drained {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner).salvage(&self.arena, self.control.n_areas(), sink)
     }
@@ -177,7 +177,7 @@ impl Process {
         counters
     }
 
-    /// In exact mode: what the process last asked for, if it has not been answered. See
+    /// Returns, in exact mode, what the process last asked for, if it has not been answered. See
     /// [`Process::answer`].
     #[must_use]
     pub fn open_request(&self) -> Option<u32> {
@@ -185,27 +185,27 @@ impl Process {
         (asked != self.control.exact_answered().load(Ordering::Acquire)).then_some(asked)
     }
 
-    /// In exact mode: everything that was mapped when the process asked has its copies now, or
-    /// never will.
+    /// Tells the process, in exact mode, that everything that was mapped when it asked has its
+    /// copies now, or never will.
     pub fn answer(&self, request: u32) {
         self.control.exact_answered().store(request, Ordering::Release);
     }
 
-    /// In exact mode: tells the process that the agent lives, and how far it has come with its
-    /// work, as a number that changes. It waits for an answer only as long as the first is done
-    /// every second, and the second changes every minute.
+    /// Tells the process, in exact mode, that the agent is alive, and how far its work has come, as
+    /// a number that changes. It waits for an answer only as long as the first is done every
+    /// second, and the second changes every minute.
     pub fn show_life(&self, progress: u32) {
         self.control.heartbeat().fetch_add(1, Ordering::Relaxed);
         self.control.progress().store(progress, Ordering::Relaxed);
     }
 
-    /// No more events are wanted.
+    /// Has the process note no more values.
     pub fn end_events(&self) {
         self.control.events_are_enough().store(1, Ordering::Relaxed);
     }
 
-    /// No more events of a place are wanted ([`wire::events::Event::place`]). Returns whether there
-    /// was room to say so.
+    /// Has the process note no more values at a place ([`wire::events::Event::place`]). Returns
+    /// whether there was room to ask for it.
     pub fn end_events_of(&self, place: u64) -> bool {
         self.control.add_known_place(place)
     }
@@ -216,8 +216,8 @@ impl Process {
         self.control.exact_counters()
     }
 
-    /// In exact mode: hands on every counter that is not zero with its number, once for each thread
-    /// area that it was used in.
+    /// Hands on, in exact mode, every counter that is not zero with its number, once for each
+    /// thread area that it was used in.
     ///
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
@@ -226,7 +226,7 @@ impl Process {
         self.arena.for_each_word(self.control.n_areas(), range, &mut |at, value| sink((at / 8) as u32, value))
     }
 
-    /// In exact mode: sets counters to zero in all thread areas. For those that remember targets of
+    /// Sets counters to zero in all thread areas, in exact mode: those that remember targets of
     /// calls, when code is gone.
     ///
     /// # Errors
@@ -244,13 +244,13 @@ impl Process {
         let _ = self.arena.forget_returns(self.control.n_areas(), &is_gone);
     }
 
-    /// In exact mode: thread areas that were used.
+    /// Returns the number of thread areas that were used, in exact mode.
     #[must_use]
     pub fn n_areas(&self) -> u32 {
         self.control.n_areas()
     }
 
-    /// In exact mode: hands on the calling contexts of one thread area: their places and entries.
+    /// Hands on, in exact mode, the calling contexts of one thread area: their places and entries.
     ///
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
@@ -279,7 +279,7 @@ impl Process {
         Ok(())
     }
 
-    /// In exact mode: hands on the path table of one thread area.
+    /// Hands on, in exact mode, the path table of one thread area.
     ///
     /// # Errors
     /// When the memory file cannot be asked which of it was used.
@@ -302,24 +302,24 @@ impl Process {
         })
     }
 
-    /// In exact mode: hands on what threads left when they ended.
+    /// Hands on, in exact mode, what threads left when they ended.
     pub fn for_each_thread_exit(&self, sink: &mut dyn FnMut(&ThreadExitRecord)) {
         self.arena.areas(self.control.n_areas()).for_each(|area| area.for_each_thread_exit(sink));
     }
 
-    /// In exact mode: path ends that found their table full.
+    /// Returns, in exact mode, the number of path ends that found their table full.
     #[must_use]
     pub fn n_lost_paths(&self) -> u64 {
         self.arena.areas(self.control.n_areas()).map(|area| area.n_lost_paths()).sum()
     }
 
-    /// In exact mode: misses of the simulated data caches of all threads.
+    /// Returns, in exact mode, the misses of the simulated data caches of all threads.
     #[must_use]
     pub fn n_cache_misses(&self) -> u64 {
         self.arena.areas(self.control.n_areas()).map(|area| area.n_cache_misses()).sum()
     }
 
-    /// If paths are sampled: ticks that wanted samples.
+    /// Returns the number of ticks that wanted samples, if paths are sampled.
     #[must_use]
     pub fn n_sampling_ticks(&self) -> u64 {
         self.arena.areas(self.control.n_areas()).map(|area| area.n_sampling_ticks()).sum()
@@ -335,28 +335,28 @@ impl Process {
         self.arena.shape() == crate::area::Shape::EXACT
     }
 
-    /// Whether ticks start bursts.
+    /// Sets whether ticks start bursts.
     pub fn set_enabled(&self, enabled: bool) {
         self.control.enabled().store(enabled.into(), Ordering::Release);
     }
 
-    /// CPU time between ticks of a thread; each thread takes it over at its next tick.
+    /// Sets the CPU time between ticks of a thread; each thread adopts it at its next tick.
     pub fn set_interval_ns(&self, interval_ns: u64) {
         self.control.tick_interval_ns().store(interval_ns, Ordering::Release);
     }
 
-    /// CPU time between ticks of a thread.
+    /// Returns the CPU time between ticks of a thread.
     #[must_use]
     pub fn interval_ns(&self) -> u64 {
         self.control.tick_interval_ns().load(Ordering::Acquire)
     }
 
-    /// Length of a burst in checks.
+    /// Sets the length of a burst, in checks.
     pub fn set_burst_checks(&self, checks: u32) {
         self.control.burst_checks().store(checks, Ordering::Release);
     }
 
-    /// Most bytes of stack in a sample; rounded down to a multiple of 8.
+    /// Sets how many bytes of stack a sample has at most, rounded down to a multiple of 8.
     pub fn set_stack_bytes(&self, bytes: u32) {
         self.control.stack_bytes().store(bytes & !7, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Facts about a process that the kernel tells: threads, CPU time, signals, tracer.
+//! What the kernel says of a process: threads, CPU time, signals, tracer.
 
 use std::fmt;
 use std::fs;
@@ -48,7 +48,7 @@ impl fmt::Display for Hindrance {
 const SIGNALS_OF_OTHERS: u64 = 1 << (TIMER_SIGNAL - 1) | 0b11 << 31;
 
 impl Process {
-    /// Ids of the threads that exist now.
+    /// Returns the ids of the threads that exist now.
     ///
     /// # Errors
     /// When the process is gone.
@@ -58,7 +58,7 @@ impl Process {
         Ok(names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// Returns what keeps ticks from being harmless just now.
+    /// Returns why ticks would not be harmless just now, if anything stands against them.
     ///
     /// # Errors
     /// When the process is gone.
@@ -75,7 +75,7 @@ impl Process {
         })
     }
 
-    /// CPU time since it started, exact, over all its threads, ended ones included.
+    /// Returns the exact CPU time of all its threads since it started, ended ones included.
     ///
     /// # Errors
     /// When the process is gone.
@@ -83,7 +83,7 @@ impl Process {
         process_cpu_ns(self.pid()).step("CPU clock of the process")
     }
 
-    /// Threads that block the tick signal and so get no ticks.
+    /// Returns the threads that block the tick signal and so get no ticks.
     ///
     /// # Errors
     /// When the process is gone.

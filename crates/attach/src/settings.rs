@@ -1,12 +1,12 @@
-//! What a process is told when it joins.
+//! The settings that a process gets when it joins.
 
 use wire::control::{Policy, TickSource};
 use wire::events::MAX_EXPRESSION;
 
-/// What a process is told when it joins.
+/// The settings that a process gets when it joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Ticks do what the mode has them do.
+    /// Whether ticks do anything: start bursts, or want samples, as the mode says.
     pub enabled: bool,
     /// CPU time between ticks of a thread.
     pub tick_interval_ns: u64,
@@ -80,11 +80,11 @@ pub struct PathEnds {
 }
 
 impl PathEnds {
-    /// All.
+    /// Every path end counts.
     pub const ALL: PathEnds = PathEnds { policy: Policy::Plain, samples: 0, stride: 1 };
 }
 
-/// What the metric of paths and contexts is made of.
+/// The source of the metric of paths and contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricSource {
     /// Cycles of the processor.
@@ -104,7 +104,7 @@ pub enum Noted {
     Words,
 }
 
-/// What becomes of noted values in the target.
+/// How noted values are handled in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventSettings {
     expression: [u8; MAX_EXPRESSION],

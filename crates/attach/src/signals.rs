@@ -25,8 +25,9 @@ use rustix::event::EventfdFlags;
 
 use crate::error::{Result, Step};
 use crate::join::retry;
-use crate::launch::{Recipient, Target};
-use crate::witness::{Witness, change_mask, signal_set};
+use crate::signal_set::{change_mask, each, signal_set};
+use crate::target::{Recipient, Target};
+use crate::witness::Witness;
 
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 const JOB_CONTROL: [i32; 2] = [libc::SIGTSTP, libc::SIGCONT];
@@ -93,8 +94,8 @@ impl Signals {
         PassingOn { signals: Arc::clone(self), is_over, thread }
     }
 
-    /// When the program has ended: whether one more signal came, from somebody who wants strobe to
-    /// end, too.
+    /// Returns, once the program has ended, whether another signal came: strobe itself is meant to
+    /// end.
     #[must_use]
     pub fn is_hurried(&self) -> bool {
         self.has_ended.load(Ordering::Acquire) && CAUGHT.load(Ordering::Acquire) & mask(&ENDING) != 0
@@ -213,9 +214,4 @@ extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: *const l
 
 fn mask(signals: &[i32]) -> u64 {
     signals.iter().fold(0, |mask, signal| mask | 1 << (signal - 1))
-}
-
-/// The numbers of the signals in a mask.
-pub(crate) fn each(mask: u64) -> impl Iterator<Item = i32> {
-    (1..=64).filter(move |signal| mask >> (signal - 1) & 1 != 0)
 }

@@ -17,6 +17,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::signal_set::{change_mask, signal_set};
+
 /// A witness that takes longer is stopped. One that is gone is noticed at once.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const NAME: &std::ffi::CStr = c"signal-witness";
@@ -117,29 +119,6 @@ fn command_line() -> std::ops::Range<u64> {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
     let numbers: Vec<u64> = fields.skip(START).take(2).filter_map(|field| field.parse().ok()).collect();
     if let [start, end] = numbers[..] { start..end } else { 0..0 }
-}
-
-pub(crate) fn signal_set(signals: u64) -> libc::sigset_t {
-    // SAFETY: `sigemptyset` makes it a value, and both functions only write to it.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in crate::signals::each(signals) {
-            libc::sigaddset(&mut set, signal);
-        }
-        set
-    }
-}
-
-/// Changes the mask of the calling thread. Returns what it was.
-pub(crate) fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
-    // SAFETY: plain bits, for which zeros are fine.
-    let mut before = unsafe { std::mem::zeroed() };
-    // SAFETY: both places are valid.
-    match unsafe { libc::pthread_sigmask(how, set, &mut before) } {
-        0 => Ok(before),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! From what a user calls a function to the function, or to an error that helps to call it right.
+//! Finds the function of a binary that a user names; the error suggests names that exist.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MAX_ADDRESSES: usize = 8;
 /// Below this similarity (1 is equal) a name is not what was meant.
 const MIN_SIMILARITY: f64 = 0.75;
 
-/// The function that `selector` means. The error names the file.
+/// Returns the function that `selector` means. The error names the file.
 pub fn function(module: &Module<'_>, selector: &FunctionSelector) -> Result<FunctionId> {
     let found = match selector {
         FunctionSelector::Address(at) => at_address(module, *at),
@@ -72,7 +72,7 @@ fn similar(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     scored.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
-/// `ns::Type::method(int) const` without all but `method`.
+/// Returns `method` of `ns::Type::method(int) const`.
 fn bare(name: &str) -> &str {
     let without_parameters = name.split('(').next().unwrap_or(name);
     without_parameters.rsplit("::").next().unwrap_or(without_parameters)

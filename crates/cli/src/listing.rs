@@ -28,8 +28,8 @@ impl<'a> Listing<'a> {
         Listing { formatter, name_at: Box::new(name_at) }
     }
 
-    /// One line: the instruction, and after it `<name>` for the code or `# address <name>` for the
-    /// data it refers to.
+    /// Returns one line: the instruction, followed by `<name>` for the code or `# address <name>`
+    /// for the data it refers to.
     pub fn line(&mut self, insn: &Instruction) -> String {
         let mut text = String::new();
         self.formatter.format(insn, &mut text);

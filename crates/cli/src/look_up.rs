@@ -1,5 +1,5 @@
-//! How this user has symbols looked up: the cache, servers from the environment, a line on the
-//! terminal.
+//! Where names and lines are looked up: the user's cache, the servers of the environment; with a
+//! status line on the terminal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use symbols::Options;
 use crate::progress::SymbolProgress;
 use recorder::cache;
 
-/// For a profile in a file.
+/// Returns the options for a profile in a file.
 pub fn of_profile(path: &Path) -> Options {
     shown(Options::of_profile(path, cache::folder()))
 }
 
-/// For a profile in memory.
+/// Returns the options for a profile in memory.
 pub fn of_recording() -> Options {
     shown(quietly())
 }
 
-/// For a profile in memory, without a word to the user.
+/// Returns the options for a profile in memory, without a status line.
 pub fn quietly() -> Options {
     Options::offline(cache::folder())
 }
 
-/// Also asks the servers in `DEBUGINFOD_URLS`, where debuggers find them too.
+/// Adds the servers in `DEBUGINFOD_URLS`, the variable that debuggers use as well.
 pub fn with_debuginfod(options: Options) -> Options {
     let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
     Options { servers: urls.split_whitespace().map(str::to_owned).collect(), ..options }

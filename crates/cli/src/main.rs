@@ -33,6 +33,10 @@ mod props;
 mod record;
 mod report;
 mod tools;
+#[cfg(feature = "tui")]
+mod top;
+#[cfg(not(feature = "tui"))]
+#[path = "no_top.rs"]
 mod top;
 mod view;
 

@@ -17,13 +17,13 @@ impl Names {
         self.0.get(id.index()).map_or("?", String::as_str)
     }
 
-    /// The name without what the function takes, returns and is made of.
+    /// Returns the name without parameters, result and template arguments.
     pub fn short(&self, id: FunctionId) -> String {
         brief(self.function(id))
     }
 }
 
-/// What is behind the last slash.
+/// Returns what follows the last slash of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }

@@ -1,4 +1,4 @@
-//! Files that a user asked for. A file gets its name when all of it is there, so that a failure
+//! Writes files that a user asked for. A file gets its name when it is complete, so that a failure
 //! leaves what was there before.
 
 use std::fs::{self, File};

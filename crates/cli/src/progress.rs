@@ -11,7 +11,7 @@ use symbols::Step;
 /// Delay between redraws; short runs end before the first.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Cleared when dropped.
+/// A status line, which is cleared when dropped.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 

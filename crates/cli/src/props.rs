@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use image::Svma;
 use recorder::{Mode, Noting, Ticks, Window};
 
-/// A recording, but for the file of the program, which is looked for later.
+/// A recording to be made. The program's file is looked up later.
 #[derive(Debug)]
 pub struct RecordProps {
     /// Program and arguments; at least one.
@@ -31,7 +31,7 @@ pub struct RecordProps {
     pub quiet: bool,
     /// Whether the profile is shown while it grows.
     pub live: bool,
-    /// The command that has this task now, if another one was typed.
+    /// The command that does this now, if an older form was typed.
     pub now_called: Option<String>,
 }
 
@@ -83,9 +83,9 @@ pub struct InspectProps {
     pub module: ModuleProps,
     /// `None`: the module as a whole.
     pub function: Option<FunctionSelector>,
-    /// Only with a function.
+    /// The path to show; only with a function.
     pub path: Option<u64>,
-    /// Only without one.
+    /// Whether to check graphs and numberings; only without a function.
     pub verify: bool,
     pub numbering: NumberingProps,
     pub syntax: Syntax,
@@ -99,7 +99,7 @@ pub struct DumpProps {
     /// `None`: all functions.
     pub function: Option<FunctionSelector>,
     pub numbering: NumberingProps,
-    /// What of a trace is wanted.
+    /// The part of a trace to print.
     pub range: TraceRange,
 }
 

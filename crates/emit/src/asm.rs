@@ -125,7 +125,7 @@ impl Asm {
         self.position() - 4
     }
 
-    /// The same of 64 bits.
+    /// Writes an instruction on the 64-bit word at `gs:[base + offset]`.
     pub fn gs_based(&mut self, opcode: u8, register: Gpr, base: Gpr, offset: u32) {
         self.bytes(&[GS, REX_W | register.high() << 2 | base.high(), opcode, 0x80 | register.low() << 3 | base.low()]);
         if base.low() == 4 {

@@ -19,7 +19,8 @@ use crate::indirect::{IndirectJump, JumpTable, Reason, Resolution};
 use crate::listing::Listing;
 use crate::liveness::{Effect, Effects, FlagConventions, Liveness};
 use crate::loops::Loops;
-use crate::noreturn::{self, constant_slot};
+use crate::noreturn;
+use crate::noreturn_names::{calls_noreturn_import, constant_slot};
 use crate::order::Order;
 use crate::paths::estimate_weights;
 use crate::pieces::{PieceId, Pieces};
@@ -69,11 +70,11 @@ pub struct FunctionFlow {
 pub struct CallSite {
     /// Address of the instruction.
     pub at: Svma,
-    /// Whom it calls.
+    /// The callee.
     pub callee: Callee,
 }
 
-/// Whom a call calls.
+/// The callee of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callee {
     /// The code at this address.
@@ -374,9 +375,7 @@ impl Surroundings for Work<'_, '_> {
     fn indirect(&self, jump: &Instruction) -> IndirectEdges<'_> {
         match self.jumps.get(&Svma(jump.ip())) {
             Some(Resolution::Table(table)) => IndirectEdges::Targets(&table.targets),
-            _ if noreturn::calls_noreturn_import(self.knowledge.image, jump) => {
-                IndirectEdges::Exit(EdgeKind::Trap, None)
-            }
+            _ if calls_noreturn_import(self.knowledge.image, jump) => IndirectEdges::Exit(EdgeKind::Trap, None),
             Some(Resolution::TailCall { slot }) => {
                 let target = slot.and_then(|slot| self.knowledge.image.slot_target(slot));
                 IndirectEdges::Exit(EdgeKind::TailCall, target)
@@ -414,7 +413,7 @@ impl Knowledge<'_, '_> {
     fn returns(&self, call: &Instruction) -> bool {
         let callee = match Transfer::of(call) {
             Transfer::Call(target) => Some(target),
-            _ if noreturn::calls_noreturn_import(self.image, call) => return false,
+            _ if calls_noreturn_import(self.image, call) => return false,
             _ => constant_slot(call).and_then(|slot| self.image.slot_target(slot)),
         };
         let piece = callee.and_then(|target| self.pieces.find(target));

@@ -41,6 +41,7 @@ pub mod liveness;
 pub mod loops;
 mod module;
 mod noreturn;
+mod noreturn_names;
 pub mod order;
 pub mod paths;
 mod pieces;

@@ -98,7 +98,7 @@ pub fn known_needs(image: &Image<'_>, flow: &ModuleFlow, executor: &impl Executo
 struct Body {
     /// Of each block, but for what happens in a callee.
     effects: Vec<Effect>,
-    /// Registers that each block may change, likewise.
+    /// Registers that each block may change, without what callees change.
     written: Vec<LiveSet>,
     ends: Vec<End>,
     /// What it leaves in registers that are not results otherwise; `None` if it may return to
@@ -110,28 +110,28 @@ struct Body {
 /// What becomes of control at the end of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// It stays in the function.
+    /// Control stays in the function.
     Inside,
-    /// It comes back.
+    /// A call that returns here.
     Call(To),
-    /// It does not, but for the caller.
+    /// A tail call: the callee returns to this function's caller.
     TailCall(To),
-    /// Nor for him.
+    /// A call that never returns.
     LastCall(To),
     Return,
     /// The program ends here, if it is not a fault that somebody expects.
     Trap,
-    /// Nobody knows.
+    /// It is not known where control goes.
     Unknown,
 }
 
-/// Whom a call calls.
+/// The callee of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
     Block(FunctionId, BlockId),
-    /// Somebody who keeps to the convention.
+    /// Unknown code that keeps to the calling convention.
     Stranger,
-    /// Code that is no block: anything.
+    /// Code that is no known block and may do anything.
     Anything,
 }
 

@@ -9,7 +9,7 @@ use image::{Image, ImageKind, Svma};
 
 use crate::cfg::{self, Cfg, EdgeKind, EntryKind, IndirectEdges, Surroundings};
 use crate::listing::Listing;
-use crate::noreturn;
+use crate::noreturn_names::{calls_noreturn_import, constant_slot};
 use crate::pieces::Piece;
 use crate::transfer::Transfer;
 
@@ -104,7 +104,7 @@ struct Alone<'a, 'data> {
 
 impl Surroundings for Alone<'_, '_> {
     fn returns(&self, call: &Instruction) -> bool {
-        !noreturn::calls_noreturn_import(self.image, call)
+        !calls_noreturn_import(self.image, call)
     }
 
     fn exit_kind(&self, _jump: &Instruction, _target: Svma) -> EdgeKind {
@@ -112,8 +112,7 @@ impl Surroundings for Alone<'_, '_> {
     }
 
     fn indirect(&self, jump: &Instruction) -> IndirectEdges<'_> {
-        let kind =
-            if noreturn::calls_noreturn_import(self.image, jump) { EdgeKind::Trap } else { EdgeKind::Unresolved };
-        IndirectEdges::Exit(kind, noreturn::constant_slot(jump).and_then(|slot| self.image.slot_target(slot)))
+        let kind = if calls_noreturn_import(self.image, jump) { EdgeKind::Trap } else { EdgeKind::Unresolved };
+        IndirectEdges::Exit(kind, constant_slot(jump).and_then(|slot| self.image.slot_target(slot)))
     }
 }

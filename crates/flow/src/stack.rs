@@ -28,7 +28,7 @@ impl StackHeights {
         StackHeights::of_frames(image, frames.into_iter().filter_map(|index| image.frames().get(index)))
     }
 
-    /// The same of the unwind entries that contain these addresses.
+    /// Reads the rows of the unwind entries that contain these addresses.
     pub fn around(image: &Image<'_>, addresses: impl IntoIterator<Item = Svma>) -> StackHeights {
         StackHeights::of_frames(image, addresses.into_iter().filter_map(|at| image.frame_at(at)))
     }

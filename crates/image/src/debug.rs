@@ -5,6 +5,7 @@
 
 use crate::elf::{Elf, c_string};
 use crate::memory::Memory;
+use crate::notes;
 use crate::problem::{ProblemKind, Problems};
 use crate::symbol::{Symbol, SymbolSource, SymbolTable};
 use crate::{BuildId, Error};
@@ -62,7 +63,7 @@ impl DebugLinks {
     pub(crate) fn new(elf: &Elf<'_>) -> DebugLinks {
         let section = |name| elf.section_named(name).map(|(_, bytes)| bytes);
         DebugLinks {
-            build_id_path: BuildId::of(elf).map(|build_id| build_id.debug_path()),
+            build_id_path: notes::build_id(elf).map(|build_id| build_id.debug_path()),
             debug_link: section(".gnu_debuglink").and_then(debug_link),
             alternate: section(".gnu_debugaltlink").and_then(alternate_link),
         }
@@ -107,7 +108,7 @@ pub(crate) fn debug_file_symbols<'data>(
     problems: &mut Problems,
 ) -> Result<Vec<Symbol<'data>>, Error> {
     let debug_elf = Elf::parse(debug_file, &mut Problems::default())?;
-    let (wanted, found) = (BuildId::of(image), BuildId::of(&debug_elf));
+    let (wanted, found) = (notes::build_id(image), notes::build_id(&debug_elf));
     let belongs = match (&wanted, &found) {
         (Some(wanted), Some(found)) => wanted == found,
         _ => DebugLinks::new(image).debug_link.is_some_and(|link| link.crc == crc32fast::hash(debug_file)),

@@ -199,7 +199,7 @@ fn program_headers<'data>(
     table.get(..count as usize)
 }
 
-fn section_bytes<'data>(data: &'data [u8], section: &SectionHeader) -> Option<&'data [u8]> {
+pub(crate) fn section_bytes<'data>(data: &'data [u8], section: &SectionHeader) -> Option<&'data [u8]> {
     if section.sh_type.get(LE) == elf::SHT_NOBITS {
         return None;
     }

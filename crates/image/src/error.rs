@@ -78,6 +78,22 @@ pub enum Error {
     NoLines,
     /// The debugging information is malformed.
     Dwarf(gimli::Error),
+    /// The table of basic-block ids cannot be read.
+    BlockMap(BlockMapFault),
+}
+
+/// What is wrong with a table of basic-block ids.
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BlockMapFault {
+    /// Another version of the format.
+    Version(u8),
+    /// An entry with features that are not known.
+    Features(u16),
+    /// An id that does not fit.
+    Id(u64),
+    /// It ends in the middle of an entry.
+    Truncated,
 }
 
 /// What is wrong with an exception table.
@@ -137,6 +153,7 @@ impl fmt::Display for Error {
             }
             Error::NoLines => f.write_str("no line table; build with -g or install the debug file"),
             Error::Dwarf(cause) => write!(f, "debugging information is malformed: {cause}"),
+            Error::BlockMap(fault) => write!(f, ".llvm_bb_addr_map: {fault}"),
         }
     }
 }
@@ -156,6 +173,21 @@ impl fmt::Display for CallSiteFault {
             CallSiteFault::Truncated => f.write_str("it ends early"),
             CallSiteFault::Encoding(encoding) => write!(f, "unknown pointer encoding {encoding:#x}"),
             CallSiteFault::Order => f.write_str("an entry is out of order or outside its frame"),
+        }
+    }
+}
+
+impl fmt::Display for BlockMapFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlockMapFault::Version(version) => {
+                write!(f, "version {version} is not known; build with clang 16 to 22")
+            }
+            BlockMapFault::Features(features) => {
+                write!(f, "features {features:#x} are not known; build without a profile of earlier links")
+            }
+            BlockMapFault::Id(id) => write!(f, "a block id of {id}; the file is damaged"),
+            BlockMapFault::Truncated => f.write_str("it ends in the middle of an entry; the file is damaged"),
         }
     }
 }

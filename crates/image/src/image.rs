@@ -11,6 +11,7 @@ use crate::elf::Elf;
 use crate::frame::FrameTable;
 use crate::function::{Evidence, seeds};
 use crate::memory::{Memory, code_regions};
+use crate::notes;
 use crate::plt::find_stubs;
 use crate::problem::Problems;
 use crate::relocation::{Binder, Relocations};
@@ -75,7 +76,7 @@ impl<'data> Image<'data> {
         symbols.extend(dynamic_symbols.named_addresses(SymbolSource::Dynsym, &memory, &mut problems));
         symbols.extend(debug_data_symbols(&elf, &memory, &mut problems));
         let mut image = Image {
-            build_id: BuildId::of(&elf),
+            build_id: notes::build_id(&elf),
             dynamic: dynamic.unwrap_or_default(),
             elf,
             memory,

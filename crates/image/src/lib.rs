@@ -9,6 +9,7 @@
 //! start ([`Image::functions`]) and what they are called ([`Image::name_of`]), what stored pointers
 //! will point to ([`Image::pointer_at`]), and how frames unwind ([`Image::unwind_rows`],
 //! [`Image::call_sites`]). [`LineTable`] maps addresses to source lines and inlined functions.
+//! Optimizers call code by names of their own, which are [`BoltNames`] and [`BasicBlockIds`].
 //!
 //! ```
 //! let program = std::fs::read("/proc/self/exe").expect("a running program has a file");
@@ -21,6 +22,8 @@
 #![warn(missing_docs)]
 
 mod address;
+mod block_ids;
+mod bolt_names;
 mod build_id;
 mod debug;
 mod dynamic;
@@ -35,6 +38,7 @@ mod lsda;
 mod memory;
 mod name;
 mod naming;
+mod notes;
 mod plt;
 mod pointer;
 mod problem;
@@ -43,10 +47,12 @@ mod symbol;
 mod unwind;
 
 pub use address::{Svma, SvmaRange};
+pub use block_ids::BasicBlockIds;
+pub use bolt_names::BoltNames;
 pub use build_id::BuildId;
 pub use debug::{AlternateLink, DebugLink, DebugLinks};
 pub use elf::Section;
-pub use error::{CallSiteFault, Error};
+pub use error::{BlockMapFault, CallSiteFault, Error};
 pub use frame::Frame;
 pub use function::{FunctionSeed, Sources};
 pub use image::{Image, ImageKind};

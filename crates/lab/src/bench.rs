@@ -17,12 +17,12 @@ use anyhow::{Context, ensure};
 use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, estimate_weights};
 use flow::{Executor, FunctionFlow};
 use image::Image;
+use recorder::Threads;
 
 use crate::corpus::DEFAULT_DIR;
 use crate::cpu_time::cpu_of_children;
 use crate::module::short_name;
 use crate::table::{Table, grouped};
-use crate::threads::Threads;
 
 /// The program whose analysis is compared with objdump.
 const LARGE: &str = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1";

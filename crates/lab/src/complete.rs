@@ -10,11 +10,11 @@ use anyhow::Context;
 use flow::indirect::{Reason, Resolution};
 use flow::{FunctionFlow, ModuleFlow};
 use image::{Image, Sources};
+use recorder::Threads;
 
 use crate::corpus::workloads;
 use crate::module::{short_name, with_analysis};
 use crate::table::{Table, grouped, percent};
-use crate::threads::Threads;
 
 /// Libraries that are examined beside the programs of the corpus.
 const LIBRARIES: [&str; 5] = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libsqlite3.so.0", "libstdc++.so.6"];

@@ -14,11 +14,11 @@ use clap::Parser;
 use lab::compress::{self, noted, report};
 use lab::corpus::Data;
 use lab::oracle::Recordings;
-use lab::threads::Threads;
 use lab::{
     accuracy, bench, claims, complete, corpus, exact_oracle, exact_speed, fuzz, net, oracle, peers, pep, pgo,
     stratified, table, transparency, units, values_cost,
 };
+use recorder::Threads;
 
 use arguments::{
     AccuracyArguments, Arguments, BenchJob, ClaimsArguments, CompressArguments, CorpusJob, FuzzArguments, Job,

@@ -3,8 +3,8 @@
 use lab::corpus::{Data, Size, missing_packages, select};
 use lab::exact_oracle::{self, Kind, Verdict};
 use lab::oracle::Recordings;
-use lab::threads::Threads;
 use lab::transparency::strobe_program;
+use recorder::Threads;
 
 #[test]
 fn exact_counts_of_four_programs_are_callgrinds() {

@@ -2,7 +2,7 @@
 
 use lab::corpus::{Data, Size, missing_packages, select};
 use lab::oracle::{self, Recordings};
-use lab::threads::Threads;
+use recorder::Threads;
 
 #[test]
 fn what_four_programs_execute_is_what_the_analysis_says() {

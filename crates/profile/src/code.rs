@@ -38,7 +38,7 @@ pub struct CodeInsn {
 /// loaded again.
 pub const FIRST_WORD: u8 = 40;
 
-/// What an instruction that loads has in its latency for that.
+/// The part of a load's latency that is for reading memory.
 pub const LOAD_CYCLES: u8 = 4;
 
 /// Not a place.
@@ -79,10 +79,10 @@ pub struct CodeBlock {
     pub is_entry: bool,
 }
 
-/// Of a block outside loops.
+/// Stands for no loop.
 pub const NO_LOOP: u32 = u32::MAX;
 
-/// A loop.
+/// A loop of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeLoop {
     /// Index of its header block.

@@ -1,4 +1,4 @@
-//! Numbers that know how sure they are.
+//! Estimates: numbers with their errors.
 //!
 //! An [`Estimate`] is a mean and the variance of its error. Sums of independent estimates are
 //! estimates again, so that profiles of different runs merge by addition. An exact count is an

@@ -20,7 +20,7 @@ macro_rules! handles {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The handle as an array index.
+            /// Returns the handle as an array index.
             #[must_use]
             pub fn index(self) -> usize {
                 self.0 as usize
@@ -63,7 +63,7 @@ pub struct Profile {
     pub edges: Vec<Edge>,
     /// Ball-Larus paths.
     pub paths: Vec<Path>,
-    /// Who calls whom, and from where.
+    /// Calls: call sites with their callees.
     pub calls: Vec<Call>,
     /// Calling contexts: a tree whose nodes are functions, with recursion folded into it.
     pub contexts: Vec<Context>,
@@ -81,7 +81,7 @@ pub struct Profile {
     pub values: Vec<NotedValue>,
     /// Threads.
     pub threads: Vec<Thread>,
-    /// What came of ticks, by name.
+    /// Ticks by their outcome.
     pub ticks: BTreeMap<String, u64>,
     /// What an event that was not seen can have counted at most, with 95 % confidence; 0 in an
     /// exact profile.
@@ -126,7 +126,7 @@ impl CpuTime {
 pub struct Module {
     /// Where it was loaded from.
     pub path: String,
-    /// Hexadecimal; empty if it has none.
+    /// Build-id in hexadecimal; empty if the file has none.
     pub build_id: String,
 }
 
@@ -198,7 +198,7 @@ pub struct Edge {
     pub from: BlockId,
     /// The block that is reached.
     pub to: BlockId,
-    /// How.
+    /// How control flows along it.
     pub kind: EdgeKind,
     /// Whether paths end here: a back edge of a loop.
     pub is_back: bool,
@@ -270,9 +270,9 @@ pub struct Context {
     pub entries: Estimate,
     /// User CPU time in this function in this context, callees not included, in nanoseconds.
     pub self_ns: Estimate,
-    /// Kernel CPU time likewise.
+    /// Kernel CPU time in this function in this context, in nanoseconds.
     pub kernel_ns: Estimate,
-    /// Misses of a simulated data cache likewise; 0 if there was none.
+    /// Misses of a simulated data cache, callees not included; 0 if none was simulated.
     pub misses: u64,
 }
 
@@ -354,7 +354,7 @@ pub struct SystemCall {
     pub kernel_ns: Estimate,
 }
 
-/// What a value has to do with its instruction.
+/// What a noted value is to its instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ValueKind {
     /// The instruction loaded it.
@@ -375,7 +375,7 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// A number for it, for files.
+    /// Returns the number that stands for it in files.
     #[must_use]
     pub fn number(self) -> u32 {
         match self {
@@ -389,7 +389,7 @@ impl ValueKind {
         }
     }
 
-    /// The kind with this number.
+    /// Returns the kind with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<ValueKind> {
         Some(match number {
@@ -414,7 +414,8 @@ pub struct NotedValue {
     pub address: u64,
     /// What the value is.
     pub kind: ValueKind,
-    /// The value; `None`: any, also those that have no row because they were rare.
+    /// The value; `None` for the row that counts all values, also those too rare for a row of their
+    /// own.
     pub value: Option<u64>,
     /// The module in which the value is an address, if it is a place in a program.
     pub value_module: Option<ModuleId>,
@@ -423,7 +424,7 @@ pub struct NotedValue {
 }
 
 impl NotedValue {
-    /// What tells rows apart.
+    /// Returns what makes a row different from all others.
     #[must_use]
     pub fn key(&self) -> ValueKey {
         (self.module, self.address, self.kind, self.value, self.value_module)

@@ -1,4 +1,4 @@
-//! Files that strobe keeps from run to run, and whom it trusts with them.
+//! The folder in which strobe keeps files from run to run, and which folders it trusts.
 //!
 //! A program that is recorded runs what is in the cache: strobe's runtime, and copies of code. So
 //! nobody but the user and root may be able to put anything there. A folder is trusted if all
@@ -29,7 +29,7 @@ pub fn folder() -> Option<PathBuf> {
     folder_or_why().ok()
 }
 
-/// The same, with the reason.
+/// Returns that folder, or the reason why it cannot be used.
 pub fn folder_or_why() -> Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));

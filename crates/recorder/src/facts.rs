@@ -1,4 +1,4 @@
-//! What is known of a run beside its profile: typed, and as rows of text in the profile file.
+//! Facts of a run beside its profile: typed, and as rows of text in the profile file.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::sums::Counters;
 /// A row of the profile file: name, value.
 pub type Fact = (&'static str, String);
 
-/// What is known of a run.
+/// The facts of a run: how it went, and what recording took.
 #[derive(Debug)]
 pub struct RunFacts {
     /// The command on one line.
@@ -63,7 +63,7 @@ pub enum ModeFacts {
 /// Ticks and bursts of a run.
 #[derive(Debug)]
 pub struct BurstFacts {
-    /// Share of CPU time that recording might cost, if there was a limit.
+    /// Share of CPU time that recording was allowed to cost, if there was a limit.
     pub budget: Option<f64>,
     /// Where ticks came from.
     pub tick_source: TickSource,
@@ -88,7 +88,7 @@ pub struct BurstFacts {
 pub struct ExactFacts {
     /// What was counted.
     pub counting: emit::Counting,
-    /// How far threads stayed in copies.
+    /// How much of the run threads spent in copies.
     pub stay: Stay,
     /// Path ends that found a full table.
     pub n_lost_paths: u64,
@@ -96,7 +96,7 @@ pub struct ExactFacts {
     pub n_lost_contexts: u64,
     /// Misses of simulated data caches.
     pub cache_misses: u64,
-    /// What was told to simulated data caches.
+    /// Accesses that simulated data caches saw, and those that they did not.
     pub accesses: Accesses,
     /// Paths that ended.
     pub n_paths: u64,
@@ -153,7 +153,7 @@ pub struct PathTraceFacts {
     pub n_raw_bytes: u64,
     /// Functions that are counted by blocks and have no paths in it.
     pub n_left_out: u64,
-    /// Records that found no room for too long, or could not be written.
+    /// Records that were dropped because the ring stayed full, or that could not be written.
     pub n_lost: u64,
 }
 
@@ -162,7 +162,7 @@ pub struct PathTraceFacts {
 pub struct ValueFacts {
     /// Where values were noted, if not everywhere.
     pub selector: Option<Selector>,
-    /// How they went.
+    /// Counters of noted values.
     pub counters: ValueCounters,
     /// Instructions that noted any.
     pub n_sites: usize,
@@ -183,7 +183,7 @@ pub struct Modules {
     pub n_instructions: u64,
     /// Instructions that note values.
     pub n_noting: u64,
-    /// Time that it took.
+    /// Time that translating took.
     pub time: Duration,
 }
 
@@ -220,7 +220,7 @@ impl Shares {
         Shares { ticks: share(cost.tick_seconds), bursts: share(cost.burst_seconds), starts: share(cost.start_seconds) }
     }
 
-    /// Returns all of them together.
+    /// Returns the sum of the shares.
     #[must_use]
     pub fn total(self) -> f64 {
         self.ticks + self.bursts + self.starts

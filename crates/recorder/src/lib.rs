@@ -39,6 +39,7 @@ mod session;
 mod sums;
 mod threads;
 mod translation;
+mod unwind;
 mod wake;
 
 pub use bursts::check::Findings;

@@ -1,5 +1,5 @@
-//! `--perturbation`: what recording does to what is measured, as table 2 of Ammons, Ball and Larus
-//! has it.
+//! `--perturbation`: how recording changes what is measured, as in table 2 of Ammons, Ball and
+//! Larus.
 //!
 //! The program runs once by itself before it is recorded, and both runs are compared. What it
 //! prints then is thrown away. If it reads a file from its standard input, it reads that twice;
@@ -21,7 +21,7 @@ use crate::requests::Requests;
 /// How long to wait before looking whether it has stopped.
 const NAP: Duration = Duration::from_millis(10);
 
-/// What a run took.
+/// The measurements of one run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taken {
     pub used: ResourceUse,

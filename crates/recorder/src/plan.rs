@@ -1,5 +1,5 @@
-//! What a recording is asked to do, as plain values: nothing left to parse, no default left to
-//! find.
+//! What a recording is asked to do, as plain values: everything is parsed, and every default is
+//! filled in.
 //!
 //! What only one way of recording needs lies inside its [`Mode`], so that a plan cannot ask for the
 //! burst length of an exact recording.
@@ -19,7 +19,7 @@ use wire::control::{Policy, TickSource};
 /// Ticks per second that a POSIX timer reaches: the kernel looks at it once per scheduler tick.
 const TIMER_LIMIT_HZ: f64 = 200.0;
 
-/// Most bytes of stack that a tick keeps if nothing is said.
+/// Most bytes of stack that a tick keeps by default.
 pub const STACK_BYTES: u32 = 131_072;
 
 /// Share of the program's CPU time that recording may cost if nothing is said.
@@ -49,11 +49,11 @@ pub struct Plan {
     /// Only threads with one of these ids, or with one of these in their name, are recorded; empty:
     /// all threads.
     pub threads: Vec<String>,
-    /// Processes that the program starts are recorded, too.
+    /// Whether processes that the program starts are recorded as well.
     pub follows: bool,
     /// What is noted of single instructions, beside what the mode records.
     pub noting: Option<Noting>,
-    /// Translations are kept for the next run, and those of earlier runs are used.
+    /// Whether translations are kept for the next run, and those of earlier runs are used.
     pub uses_cache: bool,
 }
 
@@ -83,9 +83,9 @@ pub struct Bursts {
     pub sampling: Option<Sampling>,
     /// What a burst does.
     pub probe: BurstProbe,
-    /// The block records of bursts are kept in the profile.
+    /// Whether the block records of bursts are kept in the profile.
     pub keeps_log: bool,
-    /// Every step of every burst is checked against the control flow of the code.
+    /// Whether every step of every burst is checked against the control flow of the code.
     pub verifies: bool,
 }
 
@@ -139,14 +139,14 @@ pub struct Counted {
     pub n_instr: u32,
     /// Where checks are.
     pub checks: CheckPolicy,
-    /// Bursts record blocks. If not, they only note values.
+    /// Whether bursts record blocks; if not, they only note values.
     pub logs: bool,
     /// The block records of bursts are kept in the profile.
     pub keeps_log: bool,
 }
 
 impl Counted {
-    /// Returns how many stretches between two checks each one stands for that is in a burst.
+    /// Returns for how many stretches between two checks one in a burst stands.
     #[must_use]
     pub fn weight(&self) -> f64 {
         (f64::from(self.n_check) + f64::from(self.n_instr)) / f64::from(self.n_instr.max(1))
@@ -188,7 +188,7 @@ pub struct Pep {
 pub struct GuideFile {
     /// The profile.
     pub path: PathBuf,
-    /// What was hot is taken for cold, to see what numbering is worth.
+    /// Whether hot edges are taken for cold ones, to see what numbering is worth.
     pub is_flipped: bool,
 }
 
@@ -212,7 +212,7 @@ pub struct Window {
     pub delay: Duration,
     /// Recording stops after so much more time.
     pub duration: Option<Duration>,
-    /// Recording starts on request, not after the delay.
+    /// Whether recording starts on request, not after the delay.
     pub starts_paused: bool,
 }
 
@@ -294,7 +294,7 @@ impl Plan {
 }
 
 impl Mode {
-    /// Returns what the copies of a mode count that never leaves them.
+    /// Returns what copies count, if the mode never leaves them.
     #[must_use]
     pub fn counting(&self) -> Option<Counting> {
         match self {
@@ -371,7 +371,8 @@ fn triggered(trigger: Trigger) -> emit::Probe {
     emit::Probe::Exact(Counting::Triggered(trigger))
 }
 
-/// What is fixed of the rate of ticks and the length of bursts; the budget chooses the rest.
+/// The rate of ticks and the length of bursts as far as they are given; the budget chooses the
+/// rest.
 #[derive(Debug, Clone, Copy)]
 pub struct Wishes {
     /// Share of the program's CPU time that recording may cost.

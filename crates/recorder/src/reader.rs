@@ -1,4 +1,4 @@
-//! What a way of recording does with one process.
+//! Reading what one process leaves, for each way of recording.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub trait Reader: Debug {
 
     /// Returns how long the end of a process that has ended may wait, if it has to: for control
     /// flow that is still being found, without which what has been read says nothing.
-    fn patience(&self, of: &Watched, work: &Work) -> Option<Duration>;
+    fn longest_wait(&self, of: &Watched, work: &Work) -> Option<Duration>;
 
     /// Adds what is left to the sums: the process has ended, and nothing more will be known.
     fn conclude(&mut self, of: &mut Watched, sums: &mut Sums);
@@ -64,6 +64,6 @@ pub trait Reader: Debug {
 pub struct Request {
     /// The number of the request.
     pub number: u32,
-    /// It has not been seen before.
+    /// Whether it is new.
     pub is_new: bool,
 }

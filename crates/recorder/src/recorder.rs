@@ -45,7 +45,7 @@ pub struct Recorder {
     nap: Duration,
 }
 
-/// Where a recording is.
+/// The state of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The program runs.
@@ -59,12 +59,12 @@ pub enum Progress {
     Done,
 }
 
-/// What can be said of a recording in progress.
+/// Figures of a recording in progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
-    /// Recording is on.
+    /// Whether recording is on.
     pub is_enabled: bool,
-    /// Modules are being translated.
+    /// Whether modules are being translated.
     pub is_translating: bool,
     /// Time since the start.
     pub elapsed: Duration,

@@ -13,6 +13,14 @@ use flow::Executor;
 #[derive(Debug, Clone, Copy)]
 pub struct Threads(pub NonZeroUsize);
 
+impl Threads {
+    /// Returns as many threads as there are processors to use.
+    #[must_use]
+    pub fn available() -> Threads {
+        Threads(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    }
+}
+
 impl Executor for Threads {
     fn map<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let next = AtomicUsize::new(0);

@@ -11,8 +11,8 @@ const SHADOW_STACK_ENABLED: u64 = 1;
 /// Bit of the auxiliary vector: user code may use `rdgsbase` and the like.
 const HWCAP2_FSGSBASE: u64 = 1 << 1;
 
-/// What the system is like. `None`: the system does not say, mostly because it does not have the
-/// thing.
+/// Settings and abilities of the system. `None`: the system does not say, mostly because it has no
+/// such setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct System {
@@ -38,7 +38,7 @@ pub struct System {
     pub timer_hz: Option<u32>,
 }
 
-/// Looks.
+/// Finds out what the system allows.
 #[must_use]
 pub fn system() -> System {
     System {

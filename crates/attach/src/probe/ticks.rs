@@ -17,9 +17,9 @@ use std::time::Duration;
 use wire::control::{TIMER_SIGNAL, TickSource};
 
 use crate::error::{Result, Step};
-use crate::launch::Target;
 use crate::own::time_stamp;
 use crate::perf::open_ticks;
+use crate::target::Target;
 
 /// Cost of ticks at one rate.
 #[derive(Debug, Clone, Copy, PartialEq)]

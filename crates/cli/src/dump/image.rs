@@ -1,10 +1,10 @@
-//! What the file says about itself.
+//! `strobe dump image`: what a file says about itself.
 
 use std::io::{self, Write};
 
 use image::{Cfa, Frame, FunctionSeed, Image, Permissions, PltStub, RegisterRule, Svma, SvmaRange, Symbol, UnwindRow};
 
-/// Everything.
+/// Prints all facts of a file.
 pub fn print(image: &Image<'_>, out: &mut impl Write) -> io::Result<()> {
     let build_id = image.build_id().map_or_else(|| "none".to_owned(), ToString::to_string);
     writeln!(out, "image {:?} static={} build-id={build_id}", image.kind(), image.is_static())?;
@@ -28,7 +28,7 @@ pub fn print(image: &Image<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What concerns the code in `parts`.
+/// Prints the facts of the code in `parts`.
 pub fn print_function(image: &Image<'_>, parts: &[SvmaRange], out: &mut impl Write) -> io::Result<()> {
     print_ranges(image, |at| parts.iter().any(|part| part.contains(at)), out)
 }

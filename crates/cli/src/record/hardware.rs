@@ -20,7 +20,7 @@ pub fn refuse(wanted: &[Hardware]) -> Result<()> {
     }
 }
 
-/// What it means that the kernel does not open a counter.
+/// Returns in words why the kernel does not open a counter.
 pub fn meaning(error: &std::io::Error) -> String {
     let paranoid = probe::system().perf_event_paranoid;
     match error.raw_os_error() {

@@ -1,6 +1,5 @@
-//! What users are told of programs that run as if strobe were not there, because they would not
-//! survive it: the program, the reason, and what else there is, because an empty profile explains
-//! nothing.
+//! Messages about programs that run unrecorded because they would not survive recording: the
+//! program, the reason, and an alternative, because an empty profile explains nothing.
 
 use recorder::LeftAlonePrograms;
 use wire::hello::LeftAlone;

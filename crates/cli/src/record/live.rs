@@ -83,7 +83,8 @@ impl Live {
         self.view.is_some()
     }
 
-    /// Does what the user asks for. After the view, what the program prints is shown as it comes.
+    /// Shows a newer profile and does what the user asks for. Without a view, passes on what the
+    /// program prints.
     pub fn attend(&mut self, newer: Option<Profile>) {
         let Some(view) = &self.view else { return self.relay() };
         if let Some(profile) = newer {
@@ -126,7 +127,7 @@ impl Drop for Live {
     }
 }
 
-/// Until the user has seen enough, or there are no more profiles to come.
+/// Shows profiles until the user ends the view or there are no more of them.
 fn watch(screen: &mut Screen, profiles: &Receiver<Profile>, wishes: &Sender<Wish>) -> Result<()> {
     loop {
         match profiles.try_recv() {
@@ -142,7 +143,7 @@ fn watch(screen: &mut Screen, profiles: &Receiver<Profile>, wishes: &Sender<Wish
     }
 }
 
-/// Where a user sees the view, whatever of strobe's output leads elsewhere.
+/// Returns the terminal for the view, even if some of strobe's output is redirected.
 fn terminal() -> Result<File> {
     let of = |stream: &dyn AsFd| -> Result<File> { Ok(File::from(stream.as_fd().try_clone_to_owned()?)) };
     if io::stdout().is_terminal() {

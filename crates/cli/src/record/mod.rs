@@ -1,4 +1,4 @@
-//! `strobe record`: has a program recorded, and says on the terminal how that went.
+//! `strobe record`, `count` and `trace`: record a program, and print how that went.
 //!
 //! The order matters. A program that cannot start must not cost an earlier profile. From the start
 //! of the program on, nothing that goes wrong on strobe's side may keep it from running to its end.
@@ -32,8 +32,8 @@ use crate::record::progress::ProgressLine;
 
 pub use recorder::own_cpu_time;
 
-/// Runs the program; the exit code is the program's own. What was on the process's CPU clock before
-/// strobe began is not its own.
+/// Runs the program; the exit code is the program's own. `cpu_before` is what the process had used
+/// before strobe began.
 pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
     hardware::refuse(&props.hardware)?;
     if let Some(name) = props.now_called.as_ref().filter(|_| !props.quiet) {
@@ -99,7 +99,7 @@ fn attend(props: &RecordProps, recorder: &mut Recorder, mut live: Option<Live>, 
     }
 }
 
-/// Says how it went, after what the next run needs has been translated.
+/// Prints the summary, after translating what the next run needs.
 fn conclude(props: &RecordProps, recorded: Recorded, is_unrecordable: bool) {
     left_alone::warnings(&recorded.facts.left_alone).for_each(|warning| warn(&warning));
     for warning in recorded.warnings.iter().filter(|warning| **warning != Warning::NeverJoined || !is_unrecordable) {
@@ -136,7 +136,7 @@ fn warning_text(warning: &Warning) -> String {
     }
 }
 
-/// Waits for what ticks have asked for and only the next run needs.
+/// Waits for the translations that ticks have asked for, which only the next run needs.
 fn prepare_next_run(recorded: &Recorded, is_quiet: bool) {
     if !recorded.prepares_next_run() {
         return;
@@ -158,7 +158,7 @@ fn can_start(launchability: &Launchability) -> bool {
     !matches!(launchability, Launchability::Missing | Launchability::NotExecutable)
 }
 
-/// Why a program cannot be recorded, or not even be started.
+/// Returns why a program cannot be recorded, or cannot even be started.
 fn obstacle(program: &Path, launchability: &Launchability) -> String {
     let why = match launchability {
         Launchability::Missing => "no such file; check the path",

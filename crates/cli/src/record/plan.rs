@@ -1,4 +1,4 @@
-//! From what was typed to what the recorder is asked to do.
+//! Turns the properties of a command line into a plan for the recorder.
 
 use std::path::PathBuf;
 

@@ -22,7 +22,7 @@ pub struct FunctionReport {
     pub kind: &'static str,
     pub file: String,
     pub name: String,
-    /// As the file has it.
+    /// The name as the file has it.
     pub raw_name: String,
     pub entry: Address,
     pub parts: Vec<Range>,

@@ -1,4 +1,4 @@
-//! What strobe has to say about a module or a function, as plain values.
+//! Reports about a module or a function, as plain values.
 //!
 //! Text, Graphviz and JSON all print these, so that no view knows more than another. Serialized
 //! they are the JSON that `docs/inspect-json.md` describes: a field may be added at any time; to
@@ -44,7 +44,7 @@ impl From<SvmaRange> for Range {
     }
 }
 
-/// How often something was met, and what.
+/// Something that occurs, and how often.
 #[derive(Debug, Serialize)]
 pub struct Count {
     pub what: String,

@@ -42,12 +42,12 @@ pub struct ModuleReport {
 #[derive(Debug, Serialize)]
 pub struct FunctionCounts {
     pub total: usize,
-    /// No indirect jump is unresolved.
+    /// Functions without an unresolved indirect jump.
     pub complete: usize,
     pub noreturn: usize,
-    /// Code in more than one place.
+    /// Functions with code in more than one place.
     pub split: usize,
-    /// A function may have several sources.
+    /// Functions by who states their start; one may have several sources.
     pub by_source: Vec<Count>,
 }
 
@@ -57,7 +57,7 @@ pub struct CodeCounts {
     pub text_bytes: u64,
     pub decoded_bytes: u64,
     pub padding_bytes: u64,
-    /// Inside functions, but neither instructions nor padding.
+    /// Bytes inside functions that are neither instructions nor padding.
     pub data_bytes: u64,
     pub instructions: u64,
     pub blocks: u64,

@@ -4,20 +4,17 @@
 //! that a format does not need are not gathered, since finding all jumps takes an analysis of the
 //! whole file.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use export::{BinaryFacts, Format, SymbolOffset};
 use flow::cfg::EdgeKind;
-use image::Image;
+use image::{BasicBlockIds, BoltNames, Image, Svma};
 use profile::Profile;
 use profile::model::{BlockId, ModuleId};
 use rustc_hash::FxHashSet;
 
 use crate::progress::Progress;
-use crate::tools::basic_block_ids::BasicBlockIds;
-use crate::tools::bolt_names::BoltNames;
 use crate::{input, tools};
 use recorder::Threads;
 
@@ -76,7 +73,8 @@ impl<'a> FileFacts<'a> {
 
 impl BinaryFacts for FileFacts<'_> {
     fn bolt_symbol(&self, module: ModuleId, address: u64) -> Option<SymbolOffset> {
-        self.bolt_names.at(address).filter(|_| Some(module) == self.module)
+        let (name, offset) = self.bolt_names.at(Svma(address)).filter(|_| Some(module) == self.module)?;
+        Some(SymbolOffset { name: name.to_owned(), offset })
     }
 
     fn is_jump_target(&self, module: ModuleId, address: u64) -> bool {
@@ -86,7 +84,7 @@ impl BinaryFacts for FileFacts<'_> {
     fn basic_block_id(&self, block: BlockId) -> Option<u32> {
         let row = self.profile.blocks.get(block.index())?;
         let function = self.profile.functions.get(row.function.index())?;
-        self.ids.at(row.address).filter(|_| Some(function.module) == self.module)
+        self.ids.at(Svma(row.address)).filter(|_| Some(function.module) == self.module)
     }
 }
 
@@ -110,7 +108,7 @@ fn same_build(profile: &Profile, profile_path: &Path, module: ModuleId) -> Resul
 fn jump_targets(bytes: &[u8]) -> Result<FxHashSet<u64>> {
     let progress = Progress::new();
     progress.show("analyzing control flow");
-    let threads = Threads(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+    let threads = Threads::available();
     let flow = flow::analyze(&Image::parse(bytes)?, &threads);
     let edges = flow.functions.iter().flat_map(|function| &function.cfg.edges);
     let is_jump = |kind| matches!(kind, EdgeKind::Taken | EdgeKind::JumpTable | EdgeKind::TailCall);

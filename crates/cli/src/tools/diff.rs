@@ -13,7 +13,7 @@ use crate::tools::diff_json;
 use crate::tools::props::DiffProps;
 use crate::tools::sides::{Side, Sides};
 
-/// Fails, with a success of its own, if a function grew by more than the user allows.
+/// Prints the changes. Returns a failing exit code if a function grew by more than the user allows.
 pub fn run(props: &DiffProps, out: &mut impl Write) -> Result<ExitCode> {
     let (before, after) = (Side::open(&props.before)?, Side::open(&props.after)?);
     let diff = profile::diff(&before.profile, &after.profile);

@@ -1,13 +1,11 @@
-//! What is done with profiles as a whole: comparing, adding, judging, exporting, drawing, packing,
-//! watching; and the program's own manual.
+//! Commands on whole profiles: `diff`, `merge`, `accuracy`, `export`, `flame`, `archive`, `top`;
+//! and the program's own manual.
 //!
 //! Each command is one module with `run(props, out)`. All of them read profiles through [`opened`].
 
 mod accuracy;
 mod archive;
-mod basic_block_ids;
 mod binary_facts;
-mod bolt_names;
 mod diff;
 mod diff_json;
 mod export;

@@ -23,7 +23,7 @@ pub struct DiffProps {
     pub after: PathBuf,
     /// Largest growth of a function's share of CPU time that is no failure.
     pub fail_above: Option<f64>,
-    /// Of each table.
+    /// Rows to show of each table.
     pub n_rows: usize,
     /// Whether changes are shown that may be chance.
     pub shows_chance: bool,
@@ -33,7 +33,7 @@ pub struct DiffProps {
 #[derive(Debug)]
 pub struct MergeProps {
     pub output: PathBuf,
-    /// At least one.
+    /// The profiles to add; at least one.
     pub inputs: Vec<PathBuf>,
     pub quiet: bool,
 }

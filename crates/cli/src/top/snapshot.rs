@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub time: String,
     /// What recording cost so far.
     pub cost: String,
-    /// How right counts are; empty if they are exact.
+    /// How far counts can be off; empty if they are exact.
     pub counts: String,
     pub functions: Vec<Row>,
     pub paths: Vec<Row>,
@@ -32,7 +32,7 @@ pub struct Snapshot {
 /// A line of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// Of CPU time, for the bar.
+    /// Share of CPU time, for the bar.
     pub share: f64,
     /// The share with its error bar, and two more.
     pub figures: [String; 3],

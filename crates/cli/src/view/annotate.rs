@@ -36,7 +36,7 @@ pub struct AnnotateView {
 pub struct HottestPath {
     pub blocks: Vec<Address>,
     pub self_ns: Figure,
-    /// Of the function's own time.
+    /// Share of the function's own time.
     pub share_of_function: Figure,
     pub count: Figure,
 }

@@ -1,4 +1,4 @@
-//! `strobe branches`: which way conditional branches go, and how hard that is to guess.
+//! `strobe branches`: which way conditional branches go, and how predictable they are.
 
 use std::io::{self, Write};
 
@@ -68,7 +68,7 @@ fn executions(row: &BranchRow) -> Estimate {
     row.taken + row.not_taken
 }
 
-/// Bits that a predictor has to guess in the whole run.
+/// Returns the bits of entropy of all executions together.
 fn surprise(row: &BranchRow) -> f64 {
     executions(row).value * row.conditional_entropy_bits.unwrap_or(row.entropy_bits)
 }

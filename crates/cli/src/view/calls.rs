@@ -27,12 +27,12 @@ pub struct CallLine {
     pub caller: FunctionLabel,
     pub site: Spot,
     pub callee: FunctionLabel,
-    /// The caller's frame is gone.
+    /// Whether the caller's frame is gone.
     pub tail: bool,
     pub count: Figure,
-    /// Of the calls from this site.
+    /// Share of the calls from this site.
     pub share_of_site: Figure,
-    /// Of the calls of this callee.
+    /// Share of the calls of this callee.
     pub share_of_callee: Figure,
 }
 

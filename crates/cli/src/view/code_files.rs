@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object as _, ObjectSegment as _, ReadCache};
+use attach::identify;
+use image::head::{Identity, Load};
 use profile::model::ModuleId;
 use rustc_hash::FxHashMap;
 use symbols::Symbolizer;
@@ -23,15 +23,7 @@ pub struct CodeFiles(RefCell<FxHashMap<ModuleId, Option<Rc<CodeFile>>>>);
 #[derive(Debug)]
 pub struct CodeFile {
     file: File,
-    segments: Vec<Segment>,
-}
-
-/// Bytes of a file that are loaded at an address.
-#[derive(Debug, Clone, Copy)]
-struct Segment {
-    address: u64,
-    offset: u64,
-    n_bytes: u64,
+    loads: Vec<Load>,
 }
 
 impl CodeFiles {
@@ -47,22 +39,19 @@ impl CodeFile {
     fn open(path: &Path) -> Option<CodeFile> {
         // Opening a named pipe would wait for a writer that never comes.
         fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        let cache = ReadCache::new(File::open(path).ok()?);
-        let elf = ElfFile64::<LittleEndian, _>::parse(&cache).ok()?;
-        let segments = elf.segments().map(|segment| {
-            let (offset, n_bytes) = segment.file_range();
-            Segment { address: segment.address(), offset, n_bytes }
-        });
-        let segments = segments.collect();
-        Some(CodeFile { file: File::open(path).ok()?, segments })
+        let file = File::open(path).ok()?;
+        match identify(&file).ok()? {
+            Identity::Native(segments) => Some(CodeFile { file, loads: segments.loads }),
+            _ => None,
+        }
     }
 
     pub fn read(&self, address: u64, n_bytes: u32) -> Option<Vec<u8>> {
         let n_bytes = u64::from(n_bytes);
-        let offset = self.segments.iter().find_map(|segment| {
-            let distance = address.checked_sub(segment.address)?;
-            let is_inside = distance.checked_add(n_bytes)? <= segment.n_bytes;
-            is_inside.then(|| segment.offset.checked_add(distance)).flatten()
+        let offset = self.loads.iter().find_map(|load| {
+            let distance = address.checked_sub(load.address)?;
+            let is_inside = distance.checked_add(n_bytes)? <= load.file_bytes;
+            is_inside.then(|| load.offset.checked_add(distance)).flatten()
         })?;
         let mut bytes = vec![0; n_bytes as usize];
         self.file.read_exact_at(&mut bytes, offset).ok()?;

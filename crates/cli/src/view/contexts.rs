@@ -1,4 +1,4 @@
-//! `strobe contexts`: CPU time by who called whom called whom.
+//! `strobe contexts`: CPU time by calling context.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ pub struct ContextsView {
     pub min_share: f64,
     /// Nodes before the end was cut off.
     pub n_nodes: usize,
-    /// In preorder, the hottest child first.
+    /// The nodes in preorder, the hottest child first.
     pub nodes: Vec<NodeLine>,
 }
 

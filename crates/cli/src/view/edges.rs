@@ -13,7 +13,7 @@ use crate::view::{View, nothing, title};
 
 #[derive(Debug, Serialize)]
 pub struct EdgesView {
-    /// Of all edges, or of those of one function.
+    /// Number of all edges, or of those of one function.
     pub n_edges: usize,
     pub edges: Vec<EdgeLine>,
 }
@@ -26,9 +26,9 @@ pub struct EdgeLine {
     pub edge: &'static str,
     pub back: bool,
     pub count: Figure,
-    /// Of all edges.
+    /// Share of all edges.
     pub share: Figure,
-    /// Of the edges out of the same block.
+    /// Share of the edges out of the same block.
     pub probability: Figure,
 }
 

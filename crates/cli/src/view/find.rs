@@ -1,4 +1,4 @@
-//! From what a user calls a function to the function, or to an error that helps to call it right.
+//! Finds the function of a profile that a user names; the error suggests names that exist.
 //!
 //! A name is tried as a whole, then without the scopes before it, then as a part of a name; the
 //! first way by which there is a function counts. Names that only debug files have are looked up if
@@ -106,7 +106,7 @@ impl Names {
         Names { function, linkage: label.linkage_name, readable: label.name }
     }
 
-    /// Without parameters.
+    /// Returns the readable name without parameters.
     fn bare(&self) -> &str {
         self.readable.split('(').next().unwrap_or(&self.readable)
     }
@@ -125,7 +125,7 @@ impl Names {
     }
 }
 
-/// `gzip:0x1a2b0 (deflate_fast)` for each, as far as there is room.
+/// Returns the first few functions as `gzip:0x1a2b0 (deflate_fast)`.
 fn candidates(subject: &Subject, found: &[FunctionId]) -> String {
     let word = |&id: &FunctionId| {
         let label = subject.label(id);

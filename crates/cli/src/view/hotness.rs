@@ -21,7 +21,7 @@ pub struct HotnessView {
     pub hot_share: f64,
     /// Whether a path counts in each calling context by itself.
     pub by_context: bool,
-    /// Of the whole program; cycles as nanoseconds.
+    /// Metric of the whole program; cycles as nanoseconds.
     pub total: f64,
     /// Instructions on all paths.
     pub instructions: f64,
@@ -47,20 +47,20 @@ pub struct ClassLine {
     pub n: usize,
     /// Different paths that ran; for functions, on average.
     pub paths_each: f64,
-    /// Of the instructions on all paths.
+    /// Share of the instructions on all paths.
     pub instructions_share: f64,
-    /// Of the metric.
+    /// Share of the metric.
     pub metric_share: f64,
 }
 
 #[derive(Debug, Serialize)]
 pub struct HotPathLine {
     pub function: FunctionLabel,
-    /// Of the metric.
+    /// Share of the metric.
     pub share: f64,
-    /// Of the instructions on all paths.
+    /// Share of the instructions on all paths.
     pub instructions_share: f64,
-    /// Of the metric per instruction, against that of the program.
+    /// Metric per instruction, relative to that of the program.
     pub density: f64,
     pub is_dense: bool,
     /// First instruction.

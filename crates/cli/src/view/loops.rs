@@ -1,4 +1,4 @@
-//! `strobe loops`: how often loops turn, and what a turn costs.
+//! `strobe loops`: how often loops iterate, and what an iteration costs.
 
 use std::io::{self, Write};
 
@@ -26,14 +26,14 @@ pub struct LoopsView {
 pub struct LoopLine {
     pub function: FunctionLabel,
     pub header: Spot,
-    /// Loops around it.
+    /// Number of loops around it.
     pub depth: u32,
     /// Header of the loop around it.
     pub parent: Option<Spot>,
     pub self_ns: Figure,
-    /// Of CPU time.
+    /// Share of CPU time.
     pub share: Figure,
-    /// Of the function's own time.
+    /// Share of the function's own time.
     pub share_of_function: Figure,
     pub entries: Figure,
     pub iterations: Figure,

@@ -23,7 +23,7 @@ pub struct MethodLine {
     pub function: FunctionLabel,
     /// Entries and back edges.
     pub count: Figure,
-    /// Of all methods.
+    /// Share of those of all methods.
     pub share: Figure,
     pub entries: Figure,
     pub back_edges: Figure,

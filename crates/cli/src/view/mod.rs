@@ -1,4 +1,4 @@
-//! Views of a profile: what to look at, in words.
+//! The views of a profile as text and JSON.
 //!
 //! Each view is a plain value, made from the profile and printed as text or as the JSON that
 //! `docs/profile-json.md` describes; neither knows more than the other. A field may be added to the
@@ -227,7 +227,7 @@ fn nothing(out: &mut dyn Write, what: &str) -> io::Result<()> {
     writeln!(out, "no {what} were seen")
 }
 
-/// What would help where a view is empty.
+/// Returns advice for an empty view.
 fn advice(kind: &str, subject: &Subject) -> &'static str {
     match (query::is_timeless(&subject.profile), kind) {
         (false, _) => "record for longer, or with a larger --overhead",

@@ -50,7 +50,7 @@ impl Walker<'_, '_> {
         self.note(from, landing, to.map_or(Kind::Cross, |to| self.kind_of(from, to)));
     }
 
-    /// The same of a call.
+    /// Remembers a call from a block to where a walk has arrived.
     pub(super) fn note_call(&mut self, from: BlockId, landing: &Landing) {
         self.note(from, landing, Kind::Cross);
     }

@@ -87,7 +87,7 @@ pub(crate) enum CallEnd {
     FindContext(FindContext),
 }
 
-/// Who is called.
+/// The callee.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callee {
     At(Svma),

@@ -25,8 +25,8 @@ use profile::model::{BlockEnd, Call};
 use profile::query::scale_factor;
 use recorder::Mode;
 
-use crate::claims::machine;
 use crate::corpus::{Data, Size, Workload};
+use crate::machine;
 use crate::recording::{self, Run};
 use crate::table::Table;
 pub use observation::{Figures, Intervals, Observation, mean};

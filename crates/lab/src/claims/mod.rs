@@ -8,7 +8,6 @@
 
 mod bursty;
 mod flow_context;
-pub mod machine;
 mod ours;
 mod path_edge;
 pub mod report;
@@ -23,6 +22,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::machine;
 use crate::table::Table;
 pub use workbench::{Set, Workbench};
 

@@ -8,6 +8,7 @@
 use std::fs;
 
 use anyhow::Context as _;
+use recorder::Threads;
 use sampling::{Rate, TableSize};
 
 use super::{Claim, Experiment, Finding, Measure, Set, Verdict, Workbench, write_whole};
@@ -18,7 +19,6 @@ use crate::compress::stream::{Kind, Stream};
 use crate::corpus::{Data, Workload};
 use crate::stratified::Settings;
 use crate::stratified::report::{Found, s1, s2};
-use crate::threads::Threads;
 
 const fn claim(
     id: &'static str,

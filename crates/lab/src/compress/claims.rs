@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::ensure;
 use flow::Executor as _;
+use recorder::Threads;
 use sampling::Expression;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,6 @@ use super::report::{error_text, events_text, overhead_text, plot};
 use super::stream::Stream;
 use super::verdicts;
 use crate::table::{Table, grouped};
-use crate::threads::Threads;
 
 /// The error of S3.
 const TOLERABLE: f64 = 0.05;

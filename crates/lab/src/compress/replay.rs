@@ -6,12 +6,12 @@
 //! and what a copy of the compressor sends when it is drained.
 
 use flow::Executor as _;
+use recorder::Threads;
 use rustc_hash::FxHashMap;
 use sampling::metrics::{Relevance, invariance_error};
 use sampling::{Compressor as _, Expression, Message};
 
 use super::stream::{Pair, Stream};
-use crate::threads::Threads;
 
 /// Checkpoints in each factor of ten.
 const CHECKPOINTS_PER_DECADE: f64 = 25.0;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use recorder::Threads;
 use sampling::Expression;
 use sampling::metrics::message_overhead;
 
@@ -9,7 +10,6 @@ use super::replay::{Checkpoint, Numbered, Outcome, replay};
 use super::stream::Stream;
 use crate::chart::{self, Axis, Curve};
 use crate::table::{Table, grouped};
-use crate::threads::Threads;
 
 /// Compressors that are shown when none is chosen: those of the paper.
 pub const DEFAULT_EXPRESSIONS: [&str; 5] = ["R256", "P256", "H[P256]2048", "H[P512]2048", "T[256]2048"];

@@ -27,6 +27,7 @@ use anyhow::{Context, ensure};
 use image::Image;
 use profile::Profile;
 use profile::model::ModuleId;
+use recorder::Threads;
 
 pub use compare::{Compared, Finding, Kind, Runs, Tally, Verdict, compare};
 pub use conditions::Conditions;
@@ -38,7 +39,6 @@ use crate::callgrind::{self, ObjectId, Recording};
 use crate::corpus::{Data, Workload};
 use crate::module::{short_name, with_analysis};
 use crate::oracle::{Index, Recordings};
-use crate::threads::Threads;
 
 /// What strobe counts, as `--exact` names it.
 pub const COUNTINGS: [&str; 2] = ["blocks", "paths"];

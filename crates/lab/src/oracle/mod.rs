@@ -15,6 +15,7 @@ use std::path::Path;
 use anyhow::Context;
 use flow::Executor;
 use indicatif::{ProgressBar, ProgressStyle};
+use recorder::Threads;
 
 pub use examine::{Finding, ObjectReport, Tally, Unresolved, examine};
 pub use index::Index;
@@ -24,7 +25,6 @@ pub use report::Report;
 use crate::callgrind::{self, ObjectId, Recording, UNKNOWN_OBJECT};
 use crate::corpus::{Data, Workload};
 use crate::module::with_analysis;
-use crate::threads::Threads;
 
 /// Where the recordings to examine come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

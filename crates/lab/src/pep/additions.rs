@@ -14,10 +14,10 @@ use flow::graph::{Edge, EdgeId};
 use flow::paths::{EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, max_paths_with_restarts};
 use image::Svma;
 use profile::Profile;
+use recorder::Threads;
 use rustc_hash::FxHashMap;
 
 use crate::module::with_analysis;
-use crate::threads::Threads;
 
 /// What is known of hot edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,11 +14,10 @@
 pub mod report;
 
 use flow::Executor as _;
+use recorder::Threads;
 use sampling::{
     Compressor, Counted, FastHash, Periodic, Random, Rate, Split, TableHash as _, TableSize, Tuple as _, Whole,
 };
-
-use crate::threads::Threads;
 
 /// The tuple whose occurrences are estimated.
 const P: u64 = 0;

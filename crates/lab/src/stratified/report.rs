@@ -10,12 +10,12 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use recorder::Threads;
 use sampling::TableSize;
 
 use super::{Mix, SAMPLERS, Settings, all_samplers, stratified_periodic};
 use crate::chart::{self, Axis, Curve};
 use crate::table::Table;
-use crate::threads::Threads;
 
 /// Error at which S2 compares samplers.
 const TOLERABLE: f64 = 0.04;

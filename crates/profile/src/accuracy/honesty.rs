@@ -39,13 +39,13 @@ impl Coverage {
 /// Intervals of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Honesty {
-    /// Of blocks.
+    /// Intervals of block counts.
     pub blocks: Coverage,
-    /// Of edges.
+    /// Intervals of edge counts.
     pub edges: Coverage,
-    /// Of paths.
+    /// Intervals of path counts.
     pub paths: Coverage,
-    /// Of call pairs.
+    /// Intervals of counts of call pairs.
     pub calls: Coverage,
 }
 

@@ -51,8 +51,8 @@ impl Chance {
         sums.deviations += *root;
     }
 
-    /// What shares of edges or of calling contexts lack of full overlap, whichever is more; nothing
-    /// if none were seen.
+    /// Returns how far shares of edges or of calling contexts are from full overlap, whichever is
+    /// further; nothing if none were seen.
     pub fn lack(&self) -> Option<f64> {
         [self.contexts, self.edges].into_iter().filter_map(Sums::lack).reduce(f64::max)
     }

@@ -90,7 +90,7 @@ const BURSTS_PER_SECOND_SIMULATION: u64 = 8;
 /// How a profile is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// What bursts are of the run.
+    /// What part of the run bursts are.
     pub coverage: Coverage,
     /// Consecutive ticks that are taken together for errors: many enough for one block not to
     /// depend on the one before. Where bursts are milliseconds apart, one is enough: two recordings
@@ -105,7 +105,7 @@ pub struct Options {
     pub max_path_nodes: usize,
 }
 
-/// What bursts are of a run.
+/// What part of a run bursts are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Coverage {
     /// Samples that ticks started: counts are estimates for the whole run.
@@ -153,7 +153,7 @@ impl BlockRef {
 /// An address in a file, or anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Nothing if the address is in no file.
+    /// The file; `None` if the address is in no file.
     pub module: Option<ModuleId>,
     /// Address in the file.
     pub address: u64,
@@ -166,7 +166,7 @@ pub struct Tick<'a> {
     pub thread: ThreadId,
     /// CPU time that it stands for.
     pub cpu_ns: u64,
-    /// What came of it, for counting.
+    /// Its outcome, by name.
     pub outcome: &'static str,
     /// Whether the thread was in the kernel; then `place` is behind the system call, and a burst is
     /// not looked at.
@@ -184,13 +184,13 @@ pub struct Tick<'a> {
 pub struct Burst<'a> {
     /// The block that contains the tick's place, then the blocks that were reached, in order.
     pub blocks: &'a [BlockRef],
-    /// Whether the first block was running already.
+    /// Whether the tick hit the first block after its first instruction.
     pub starts_mid_block: bool,
     /// Whether the last block was executed. A burst that used up its checks ends before it.
     pub last_ran: bool,
-    /// What of it counts.
+    /// Which of its intervals count.
     pub taken: Taken,
-    /// How long it took, system calls not included; with what watching costs by [`Options::times`].
+    /// How long it took, system calls not included, but with the cost of watching.
     pub spent_ns: f64,
     /// System calls that it made.
     pub n_system_calls: u32,
@@ -206,7 +206,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Every one.
+    /// Every interval counts.
     pub const ALL: Taken = Taken { n_skipped: 0, stride: 1 };
 
     /// Whether the interval with this number counts.
@@ -220,7 +220,7 @@ impl Taken {
     }
 }
 
-/// See the module's header.
+/// Builds a [`Profile`] from ticks and bursts, in the order of time.
 #[derive(Debug)]
 pub struct Builder {
     options: Options,
@@ -400,8 +400,8 @@ impl Builder {
         assemble::profile(self)
     }
 
-    /// What shares of edges or of calling contexts are expected to lack of full overlap with the
-    /// true ones by chance, whichever is more. Nothing if no burst has seen any.
+    /// Returns how far shares of edges or of calling contexts are expected to be from full overlap
+    /// with the true ones by chance, whichever is further; nothing if no burst has seen any.
     #[must_use]
     pub fn expected_lack(&self) -> Option<f64> {
         self.chance.lack()

@@ -34,21 +34,21 @@ use super::doubt::Doubt;
 pub struct TimeModel {
     /// Native time of a cycle of the modelled processor ([`super::pipeline`]).
     pub cycle_ns: f64,
-    /// Native time that a mispredicted branch adds,
+    /// Native time that a mispredicted branch adds.
     pub surprise_ns: f64,
-    /// and a return, indirect call or indirect jump.
+    /// Native time that a return, indirect call or indirect jump adds.
     pub transfer_ns: f64,
     /// Standard deviation of the logarithm of native time over the model's.
     pub log_error: f64,
-    /// What watching costs per burst,
+    /// What watching costs per burst.
     pub watch_burst_ns: f64,
-    /// per record,
+    /// What watching costs per block record.
     pub watch_record_ns: f64,
-    /// per distinct block,
+    /// What watching costs per distinct block.
     pub watch_block_ns: f64,
-    /// per distinct page of code,
+    /// What watching costs per distinct page of code.
     pub watch_page_ns: f64,
-    /// and per return, indirect call or indirect jump.
+    /// What watching costs per return, indirect call or indirect jump.
     pub watch_transfer_ns: f64,
     /// Error of a measured duration less the cost of watching, as a share of the duration. If it is
     /// 0, measurements are all that counts.
@@ -80,11 +80,11 @@ pub(super) struct Work {
 /// Times of bursts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
-    /// Measured.
+    /// Measured duration.
     pub spent_ns: f64,
     /// What watching cost, by the model.
     pub watch_ns: f64,
-    /// Native, by the model.
+    /// Native duration, by the model.
     pub model_ns: f64,
     /// How far the model can be off.
     pub doubt: Doubt,
@@ -99,6 +99,22 @@ pub(super) struct Slowness {
 }
 
 impl TimeModel {
+    /// The model of recordings, fitted to programs of the corpus whose blocks were counted, and to
+    /// their phases (`docs/lab/recording.md`).
+    pub const RECORDED: TimeModel = TimeModel {
+        cycle_ns: 0.34,
+        surprise_ns: 8.0,
+        transfer_ns: 1.15,
+        log_error: 0.25,
+        watch_burst_ns: 1300.0,
+        watch_record_ns: 1.9,
+        watch_block_ns: 32.0,
+        watch_page_ns: 1300.0,
+        watch_transfer_ns: 8.4,
+        watch_error: 0.5,
+        tick_ns: 15_000.0,
+    };
+
     /// Measured durations are native: what replays of complete traces have.
     pub const EXACT: TimeModel = TimeModel {
         cycle_ns: 1.0,

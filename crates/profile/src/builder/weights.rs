@@ -63,9 +63,9 @@ pub(super) struct Accounts {
     pub duration_ns: Vec<f64>,
     /// `T_s`.
     pub time_ns: Vec<f64>,
-    /// Variance of the logarithm of a weight that rests on one burst,
+    /// Variance of the logarithm of a weight that rests on one burst.
     pub burst_noise: f64,
-    /// and of one that rests on many, by the error of the time model.
+    /// Variance of the logarithm of a weight that rests on many, by the error of the time model.
     pub model_noise: f64,
 }
 

@@ -46,7 +46,7 @@ pub struct Diff {
 /// A function in two profiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionChange {
-    /// Its row in the first; the first one if several functions have the name.
+    /// Its row in the first profile; the first such row if several functions have the name.
     pub before: Option<FunctionId>,
     /// Its row in the second.
     pub after: Option<FunctionId>,
@@ -72,9 +72,9 @@ pub struct PathChange {
 /// A conditional branch in two profiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BranchChange {
-    /// The block that ends in it in the first.
+    /// The block that ends in it in the first profile.
     pub before: BlockId,
-    /// The same in the second.
+    /// The block that ends in it in the second profile.
     pub after: BlockId,
     /// Share of executions that took it.
     pub bias: Change,

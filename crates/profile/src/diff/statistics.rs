@@ -18,9 +18,9 @@ const SHORTEST_EXECUTION_NS: f64 = 1.0;
 /// A figure in two profiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// In the first.
+    /// The figure in the first profile.
     pub before: Estimate,
-    /// In the second.
+    /// The figure in the second profile.
     pub after: Estimate,
     /// The difference in standard errors; infinite between exact figures that differ.
     pub z: f64,
@@ -41,7 +41,7 @@ impl Change {
         Change { before, after, z, p_value, is_significant: p_value <= FALSE_DISCOVERY_RATE }
     }
 
-    /// What was added.
+    /// Returns how much larger the second figure is.
     #[must_use]
     pub fn difference(&self) -> f64 {
         self.after.value - self.before.value

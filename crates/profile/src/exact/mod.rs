@@ -15,6 +15,8 @@
 mod assemble;
 mod contexts;
 mod loops;
+mod nesting;
+mod rows;
 mod samples;
 #[cfg(test)]
 mod tests;
@@ -32,8 +34,8 @@ use contexts::CountedContexts;
 pub use contexts::{ContextNumber, PathNumber};
 pub use samples::Samples;
 
-/// See the module's header. Blocks and functions are named by their indices in the [`ModuleCode`];
-/// counts of the same thing add up.
+/// Builds a [`Profile`] from complete counts. Blocks and functions are named by their indices in
+/// the [`ModuleCode`]; counts of the same thing add up.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -292,8 +294,8 @@ impl ExactBuilder {
         profile
     }
 
-    /// The same if all paths were sampled: counts are numbers of samples, good for shares of each
-    /// other.
+    /// Returns the profile if all paths were sampled: counts are numbers of samples, good for
+    /// shares of each other.
     #[must_use]
     pub fn profile_of_samples(&self, samples: Samples) -> Profile {
         let mut profile = self.profile();

@@ -244,7 +244,7 @@ impl Merger {
         if other.unseen_at_most.total_cmp(&merged.unseen_at_most) == Ordering::Greater {
             merged.unseen_at_most = other.unseen_at_most;
         }
-        // Nor here: the errors have a common cause, which more runs do not remove.
+        // This error is not reduced either: it has a common cause, which more runs do not remove.
         if other.scale_error.total_cmp(&merged.scale_error) == Ordering::Greater {
             merged.scale_error = other.scale_error;
         }

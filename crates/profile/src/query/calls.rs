@@ -1,4 +1,4 @@
-//! Who calls whom.
+//! Calls: which functions call which.
 
 use rustc_hash::FxHashMap;
 
@@ -48,12 +48,12 @@ pub fn calls(profile: &Profile) -> Vec<CallRow> {
     rows
 }
 
-/// Calls of computed addresses of which nothing says whom they called.
+/// Calls of computed addresses whose callees are not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CallsWithoutCallee {
     /// How often.
     pub count: Estimate,
-    /// From how many places.
+    /// Call sites that made them.
     pub n_sites: usize,
 }
 
@@ -86,9 +86,9 @@ pub struct Neighbour {
 /// A function's callers and callees, by time below the calls, then by count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Neighbours {
-    /// Who calls it.
+    /// Its callers.
     pub callers: Vec<Neighbour>,
-    /// Whom it calls.
+    /// Its callees.
     pub callees: Vec<Neighbour>,
 }
 

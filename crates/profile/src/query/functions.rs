@@ -24,7 +24,7 @@ pub struct FunctionRow {
     pub total_share: Estimate,
     /// Instructions of its own that ran.
     pub instructions: Estimate,
-    /// The same as a share of those of all functions.
+    /// `instructions` as a share of those of all functions.
     pub instruction_share: Estimate,
 }
 

@@ -52,7 +52,7 @@ impl Metric {
 /// The paths and functions of a program by what they have of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hotness {
-    /// Of the whole program.
+    /// The metric of the whole program.
     pub metric: f64,
     /// Instructions on all paths.
     pub instructions: f64,
@@ -69,11 +69,11 @@ pub struct Hotness {
 /// What all have, and what each class has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Classes {
-    /// Each class.
+    /// All of them, hot and cold.
     pub all: Class,
-    /// With at least the least share.
+    /// Those with at least the share that makes hot.
     pub hot: Class,
-    /// With less.
+    /// Those with less.
     pub cold: Class,
     /// Hot, with no less of the metric per instruction than the program.
     pub dense: Class,
@@ -86,7 +86,8 @@ pub struct Classes {
 pub struct Class {
     /// How many.
     pub n: usize,
-    /// Different paths that ran: the same number, or those of the functions.
+    /// Different paths that ran: for classes of functions, those of the functions; else the same as
+    /// `n`.
     pub n_paths: usize,
     /// Their instructions.
     pub instructions: f64,
@@ -101,13 +102,13 @@ pub struct HotPath {
     pub path: PathId,
     /// Its function.
     pub function: FunctionId,
-    /// Where it is hot, if contexts are told apart.
+    /// The context in which it is hot, if contexts are distinguished.
     pub context: Option<ContextId>,
     /// What it has of the metric.
     pub metric: f64,
     /// Its instructions, all its runs together.
     pub instructions: f64,
-    /// Of the metric per instruction, against that of the program.
+    /// Metric per instruction, relative to that of the whole program.
     pub density: f64,
 }
 
@@ -127,8 +128,8 @@ pub fn hotness(profile: &Profile, metric: Metric, least: f64) -> Hotness {
     judged(profile, metric, least, &paths_that_ran(profile).collect::<Vec<_>>())
 }
 
-/// The same with a path in a context, instead of a path, as what is hot or cold. Functions are what
-/// they are without contexts.
+/// Sorts paths in their contexts into classes, as [`hotness`] does paths. Functions are what they
+/// are without contexts.
 #[must_use]
 pub fn hotness_by_context(profile: &Profile, metric: Metric, least: f64) -> Hotness {
     let ran = profile.context_paths.iter().filter_map(|row| {

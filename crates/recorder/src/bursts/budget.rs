@@ -22,7 +22,7 @@
 use super::tally::Cost;
 use crate::plan::Wishes;
 
-/// Ticks per CPU second when the budget allows; twice as many where much is lacking.
+/// Ticks per CPU second when the budget allows; twice as many where shares are not well known yet.
 pub const USUAL_RATE_HZ: f64 = 100.0;
 /// Checks per burst when the budget allows.
 pub const USUAL_BURST: u32 = 10_000;
@@ -45,14 +45,14 @@ const PAYBACK_SECONDS: f64 = 1.0;
 /// How fast old prices are forgotten, per adjustment.
 const FORGET: f64 = 0.5;
 
-/// What the runtime is told.
+/// The settings that the runtime gets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Setting {
     pub rate_hz: f64,
     pub burst_checks: u32,
 }
 
-/// The controller.
+/// Chooses the rate of ticks and the length of bursts.
 #[derive(Debug)]
 pub struct Budget {
     wishes: Wishes,

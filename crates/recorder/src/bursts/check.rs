@@ -1,4 +1,4 @@
-//! Proves traces true: consecutive blocks of a burst must be joined by an edge, a call, a return or
+//! Checks burst logs: consecutive blocks of a burst must be joined by an edge, a call, a return or
 //! an indirect transfer.
 //!
 //! What joins two blocks is read off the control-flow graph of the first one's function, not off

@@ -1,40 +1,25 @@
-//! From the samples of a process to ticks of the profile.
+//! Turns the samples of a process into ticks of the profile.
 //!
 //! A tick stands for the CPU time of its thread since the thread's last tick, so that changes of
-//! the rate need no care. A burst through code whose control flow is not known yet is held back,
-//! with its tick, until it is; copies can be in place a moment earlier.
+//! the rate need no care. A burst through code whose control flow is not known yet waits, with its
+//! tick, until it is; copies can be in place a moment earlier.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use attach::SampleRef;
 use profile::Builder;
-use profile::builder::{BlockRef, Burst, Place, Taken, Tick, TimeModel};
+use profile::builder::{BlockRef, Burst, Place, Taken, Tick};
 use profile::model::ThreadId;
 use wire::sample::{EndReason, Outcome, RIP, SampleHeader};
 
 use super::tally::outcome_name;
 use crate::process::layout::{Layout, Lookup};
 
-/// Block records that are held back at most; ticks beyond that count without their bursts.
-const MAX_HELD_RECORDS: usize = 16 << 20;
+/// Most block records that wait for control flow; ticks beyond that count without their bursts.
+const MAX_WAITING_RECORDS: usize = 16 << 20;
 
-/// Fitted to programs of the corpus whose every block was counted, and to their phases among each
-/// other (`docs/lab/recording.md`).
-pub const TIMES: TimeModel = TimeModel {
-    cycle_ns: 0.34,
-    surprise_ns: 8.0,
-    transfer_ns: 1.15,
-    log_error: 0.25,
-    watch_burst_ns: 1300.0,
-    watch_record_ns: 1.9,
-    watch_block_ns: 32.0,
-    watch_page_ns: 1300.0,
-    watch_transfer_ns: 8.4,
-    watch_error: 0.5,
-    tick_ns: 15_000.0,
-};
-
-/// What the samples of one process add up to on their way to the profile.
+/// The samples of one process on their way to the profile.
 #[derive(Debug)]
 pub struct Digest {
     pid: u32,
@@ -42,10 +27,11 @@ pub struct Digest {
     /// One in so many intervals between checks counts.
     stride: u32,
     threads: HashMap<u32, KnownThread>,
-    held: Vec<Held>,
-    n_held_records: usize,
-    /// Bursts that could not be told, because no control flow is known where they were.
-    pub n_untold: u64,
+    /// Samples that wait for control flow.
+    waiting: Vec<Sample<'static>>,
+    n_waiting_records: usize,
+    /// Bursts that are not in the profile, because the control flow of their code is not known.
+    pub n_unknown: u64,
     blocks: Vec<BlockRef>,
 }
 
@@ -55,38 +41,26 @@ struct KnownThread {
     cpu_ns: u64,
 }
 
-/// A sample as it is looked at.
-#[derive(Debug, Clone, Copy)]
-struct Seen<'a> {
-    header: &'a SampleHeader,
-    records: &'a [u32],
+/// A sample on its way to the profile. One that waits for control flow owns what it refers to.
+#[derive(Debug, Clone)]
+struct Sample<'a> {
+    header: Cow<'a, SampleHeader>,
+    records: Cow<'a, [u32]>,
     /// Innermost first.
-    frames: &'a [u64],
+    frames: Cow<'a, [u64]>,
     thread: ThreadId,
     cpu_ns: u64,
     ns_per_cycle: f64,
 }
 
-/// A sample that waits for control flow.
-#[derive(Debug)]
-struct Held {
-    header: SampleHeader,
-    records: Vec<u32>,
-    frames: Vec<u64>,
-    thread: ThreadId,
-    cpu_ns: u64,
-    ns_per_cycle: f64,
-}
-
-impl Held {
-    fn new(seen: Seen<'_>) -> Held {
-        let Seen { header, records, frames, thread, cpu_ns, ns_per_cycle } = seen;
-        Held { header: *header, records: records.to_vec(), frames: frames.to_vec(), thread, cpu_ns, ns_per_cycle }
-    }
-
-    fn seen(&self) -> Seen<'_> {
-        let Held { header, records, frames, thread, cpu_ns, ns_per_cycle } = self;
-        Seen { header, records, frames, thread: *thread, cpu_ns: *cpu_ns, ns_per_cycle: *ns_per_cycle }
+impl Sample<'_> {
+    fn into_owned(self) -> Sample<'static> {
+        Sample {
+            header: Cow::Owned(self.header.into_owned()),
+            records: Cow::Owned(self.records.into_owned()),
+            frames: Cow::Owned(self.frames.into_owned()),
+            ..self
+        }
     }
 }
 
@@ -97,9 +71,9 @@ impl Digest {
             command,
             stride,
             threads: HashMap::new(),
-            held: Vec::new(),
-            n_held_records: 0,
-            n_untold: 0,
+            waiting: Vec::new(),
+            n_waiting_records: 0,
+            n_unknown: 0,
             blocks: Vec::new(),
         }
     }
@@ -118,31 +92,38 @@ impl Digest {
         if header.outcome == Outcome::Paused as u8 {
             return;
         }
-        let seen = Seen { header, records: sample.records, frames, thread, cpu_ns, ns_per_cycle };
-        let told = self.tell_blocks(layout, seen);
-        if told == Lookup::Later && self.n_held_records < MAX_HELD_RECORDS {
-            self.n_held_records += seen.records.len();
-            self.held.push(Held::new(seen));
+        let sample = Sample {
+            header: Cow::Borrowed(header),
+            records: Cow::Borrowed(sample.records),
+            frames: Cow::Borrowed(frames),
+            thread,
+            cpu_ns,
+            ns_per_cycle,
+        };
+        let lookup = self.find_blocks(layout, &sample);
+        if lookup == Lookup::Later && self.n_waiting_records < MAX_WAITING_RECORDS {
+            self.n_waiting_records += sample.records.len();
+            self.waiting.push(sample.into_owned());
         } else {
-            self.hand_on(builder, layout, seen, told);
+            self.pass_on(builder, layout, &sample, lookup);
         }
     }
 
-    /// Hands on what can be told by now. With `is_last`, everything.
+    /// Passes on the samples whose control flow is known by now; all of them if `is_last`.
     pub fn release(&mut self, builder: &mut Builder, layout: &mut Layout, is_last: bool) {
-        for held in std::mem::take(&mut self.held) {
-            let told = self.tell_blocks(layout, held.seen());
-            if !is_last && told == Lookup::Later {
-                self.held.push(held);
+        for sample in std::mem::take(&mut self.waiting) {
+            let lookup = self.find_blocks(layout, &sample);
+            if !is_last && lookup == Lookup::Later {
+                self.waiting.push(sample);
             } else {
-                self.n_held_records -= held.records.len();
-                self.hand_on(builder, layout, held.seen(), told);
+                self.n_waiting_records -= sample.records.len();
+                self.pass_on(builder, layout, &sample, lookup);
             }
         }
     }
 
     pub fn is_waiting(&self) -> bool {
-        !self.held.is_empty()
+        !self.waiting.is_empty()
     }
 
     fn time_since_last(&mut self, builder: &mut Builder, header: &SampleHeader) -> (ThreadId, u64) {
@@ -157,51 +138,51 @@ impl Digest {
         (known.id, header.cpu_ns - before)
     }
 
-    fn hand_on(&mut self, builder: &mut Builder, layout: &Layout, seen: Seen<'_>, told: Lookup) {
-        let header = seen.header;
+    fn pass_on(&mut self, builder: &mut Builder, layout: &Layout, sample: &Sample<'_>, lookup: Lookup) {
+        let header = &*sample.header;
         let Some(outcome) = Outcome::from_u8(header.outcome) else { return };
         let end_reason = EndReason::from_u8(header.end_reason).unwrap_or(EndReason::None);
         let is_burst = outcome == Outcome::Burst && end_reason != EndReason::Died;
-        let is_told = is_burst && matches!(told, Lookup::Block(_));
-        self.n_untold += u64::from(is_burst && !is_told);
+        let is_known = is_burst && matches!(lookup, Lookup::Block(_));
+        self.n_unknown += u64::from(is_burst && !is_known);
         let starts_mid_block =
-            seen.records.first().is_none_or(|&first| layout.record_address(first) != header.registers[RIP]);
-        let ends_before_last = seen.records.last().is_some_and(|&last| layout.record_address(last) == header.end_pc);
+            sample.records.first().is_none_or(|&first| layout.record_address(first) != header.registers[RIP]);
+        let ends_before_last = sample.records.last().is_some_and(|&last| layout.record_address(last) == header.end_pc);
         let burst = Burst {
             blocks: &self.blocks,
             starts_mid_block,
             last_ran: !ends_before_last,
             taken: Taken { n_skipped: header.checks_to_skip, stride: self.stride },
-            spent_ns: spent_ns(header, seen.ns_per_cycle),
+            spent_ns: spent_ns(header, sample.ns_per_cycle),
             n_system_calls: header.n_system_calls,
         };
-        let stack: Vec<Place> = seen.frames.iter().skip(1).rev().map(|&pc| layout.place(pc)).collect();
+        let stack: Vec<Place> = sample.frames.iter().skip(1).rev().map(|&pc| layout.place(pc)).collect();
         builder.tick(&Tick {
-            thread: seen.thread,
-            cpu_ns: seen.cpu_ns,
+            thread: sample.thread,
+            cpu_ns: sample.cpu_ns,
             outcome: outcome_name(outcome),
             is_kernel: outcome == Outcome::SystemCall,
             place: layout.place(header.registers[RIP]),
             stack: &stack,
-            burst: is_told.then_some(burst),
+            burst: is_known.then_some(burst),
         });
     }
 
     /// Turns the records of a burst into blocks, from the one that the tick hit to the first that
-    /// is unknown. Says whether that can be done.
-    fn tell_blocks(&mut self, layout: &mut Layout, seen: Seen<'_>) -> Lookup {
+    /// is unknown. Returns whether that is possible.
+    fn find_blocks(&mut self, layout: &mut Layout, sample: &Sample<'_>) -> Lookup {
         self.blocks.clear();
-        if seen.header.outcome != Outcome::Burst as u8 {
+        if sample.header.outcome != Outcome::Burst as u8 {
             return Lookup::Unknown;
         }
-        let pc = seen.header.registers[RIP];
+        let pc = sample.header.registers[RIP];
         let start = layout.block_containing(pc);
         let Lookup::Block(first) = start else { return start };
-        let begins_with_it = seen.records.first().is_some_and(|&record| layout.record_address(record) == pc);
+        let begins_with_it = sample.records.first().is_some_and(|&record| layout.record_address(record) == pc);
         if !begins_with_it {
             self.blocks.push(first);
         }
-        for &record in seen.records {
+        for &record in &*sample.records {
             match layout.block(record) {
                 Lookup::Block(block) => self.blocks.push(block),
                 Lookup::Later => return Lookup::Later,

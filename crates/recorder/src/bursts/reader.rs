@@ -139,14 +139,14 @@ impl Reader for BurstReader {
         }
     }
 
-    fn patience(&self, _of: &Watched, work: &Work) -> Option<Duration> {
+    fn longest_wait(&self, _of: &Watched, work: &Work) -> Option<Duration> {
         let waits = self.digest.is_waiting() && (!work.is_idle() || work.is_indexing());
         waits.then_some(LONGEST_WAIT)
     }
 
     fn conclude(&mut self, of: &mut Watched, sums: &mut Sums) {
         self.digest.release(&mut sums.builder, &mut of.layout, true);
-        sums.counters.unknown_bursts += self.digest.n_untold;
+        sums.counters.unknown_bursts += self.digest.n_unknown;
         self.flush(of, sums);
         for (&(reason, pc), n) in &self.departures {
             let place = format!("{} at {}", end_reason_name(reason), of.place_in_words(pc));

@@ -1,5 +1,5 @@
-//! What a recording adds up to: ticks and what came of them, bursts and why they ended, and the
-//! time that all of it took.
+//! Sums over a recording: ticks by outcome, bursts by the reason of their end, and the time that
+//! they took.
 //!
 //! Times come from the time-stamp counter, which goes on while a thread does not run. A burst that
 //! was preempted looks longer than it was, so each is cut at [`OUTLIER`] times the usual time per
@@ -37,14 +37,14 @@ pub struct Tally {
     pub n_stack_bytes: u64,
     /// Cycles in tick handlers, from entry to return.
     pub handler_cycles: u64,
-    /// Cycles in bursts without system calls, interruptions cut.
+    /// Cycles in bursts, without system calls and without what is taken for interruptions.
     pub burst_cycles: f64,
-    /// What was cut.
+    /// Cycles that are taken for interruptions of bursts.
     pub interrupted_cycles: f64,
     pub n_interrupted: u64,
 }
 
-/// What came of ticks in file-backed code.
+/// Outcomes of ticks in file-backed code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Yields {
     /// Ticks in file-backed code.
@@ -73,7 +73,7 @@ impl Yields {
     }
 }
 
-/// The numbers that steer the budget, as totals since the start.
+/// The cost in the program, as totals since the start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
     pub n_ticks: f64,
@@ -88,7 +88,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What the budget is for.
+    /// Returns the seconds that the budget limits.
     pub fn seconds(&self) -> f64 {
         self.tick_seconds + self.burst_seconds
     }
@@ -127,7 +127,7 @@ impl Tally {
         self.n_interrupted += u64::from(counted < cycles);
     }
 
-    /// Every tick that was delivered, as the bearer of costs.
+    /// Returns the cost of all ticks that were delivered.
     pub fn cost(&self, cycles_per_second: f64, delivery_seconds: f64) -> Cost {
         Cost {
             n_ticks: self.n_samples as f64,
@@ -139,7 +139,7 @@ impl Tally {
         }
     }
 
-    /// How well ticks have been used so far.
+    /// Returns the outcomes of ticks so far.
     pub fn yields(&self) -> Yields {
         let of = |outcome| self.outcomes.get(&outcome).copied().unwrap_or(0);
         Yields {

@@ -1,4 +1,4 @@
-//! From the words of a thread area to bursts.
+//! Turns the words of a thread area into bursts.
 //!
 //! Words come in the order in which the area's threads wrote them. A signal handler runs in the
 //! middle of what its thread was doing, in a burst or between two; what it records are bursts of
@@ -16,7 +16,7 @@ pub struct Recorded {
     pub thread: u32,
     /// Records of the blocks that it reached ([`wire::sample`]).
     pub records: Vec<u32>,
-    /// It used up its checks, and did not execute the last block.
+    /// Whether it used up its checks; the last block was then not executed.
     pub is_whole: bool,
 }
 
@@ -54,7 +54,7 @@ impl AreaLog {
         }
     }
 
-    /// Ends what is under way: the thread has ended.
+    /// Ends the burst that is under way, because the thread has ended.
     pub fn end(&mut self, sink: &mut dyn FnMut(Recorded)) {
         self.finish(false, sink);
         while let Some(interrupted) = self.interrupted.pop() {

@@ -27,7 +27,7 @@ use crate::sums::Sums;
 use crate::translation::Translation;
 use crate::translation::work::Work;
 
-/// Block records that wait for control flow at most; what comes beyond that is counted as untold.
+/// Block records that wait for control flow at most; bursts beyond that are counted as unknown.
 const MAX_WAITING_RECORDS: usize = 256 << 20;
 
 /// Bursts of all processes.
@@ -39,7 +39,7 @@ pub struct CountedTotals {
     pub n_whole: u64,
     /// Blocks that they reached.
     pub n_records: u64,
-    /// Records that found no room for too long.
+    /// Records that were dropped because the ring stayed full.
     pub n_records_lost: u64,
 }
 
@@ -203,9 +203,9 @@ impl Reader for CountedReader {
         }
     }
 
-    fn patience(&self, of: &Watched, work: &Work) -> Option<Duration> {
+    fn longest_wait(&self, of: &Watched, work: &Work) -> Option<Duration> {
         let waits_for_code = !self.waiting.is_empty() && (!work.is_idle() || work.is_indexing());
-        waiting::patience(of, work).or(waits_for_code.then_some(waiting::LONGEST_WAIT))
+        waiting::longest_wait(of, work).or(waits_for_code.then_some(waiting::LONGEST_WAIT))
     }
 
     fn conclude(&mut self, of: &mut Watched, sums: &mut Sums) {

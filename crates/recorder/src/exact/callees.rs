@@ -1,5 +1,5 @@
-//! Whom calls call: those that code names an address for say so themselves where blocks are
-//! counted, all others have been counted for this.
+//! The callees of calls. Where blocks are counted, the counts of direct calls follow from those of
+//! blocks; indirect calls have counters of their own.
 //!
 //! * **Computed targets** are counted in the path table, under the number of the call
 //!   ([`wire::exact::CALLEE`]). An entry has the lower half of the target's address only, which
@@ -26,7 +26,7 @@ use crate::process::Watched;
 /// A place in the file of a module.
 type Place = (ModuleId, Svma);
 
-/// Calls of computed targets.
+/// Counts of calls of computed targets.
 #[derive(Debug, Default)]
 pub struct Callees {
     /// By call, and places that the target may be at.
@@ -51,7 +51,7 @@ impl Callees {
         *sum = sum.saturating_add(count);
     }
 
-    /// Hands on the calls. `numbers` are those of modules in the profile.
+    /// Adds the calls to the profile. `numbers` are those of modules in the profile.
     pub fn fill(
         &self,
         builder: &mut ExactBuilder,

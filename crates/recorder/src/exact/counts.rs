@@ -1,4 +1,4 @@
-//! From counters of copies to a profile.
+//! Turns the counters of copies into a profile.
 //!
 //! A module's counters come with what they count ([`emit::Cell`]) and with the control flow that
 //! the copy was made from. Functions are looked at one by one, in one of two ways:
@@ -74,7 +74,7 @@ pub struct Unfinished {
     pub register: i32,
 }
 
-/// What came of the counts of a module.
+/// What adding the counts of a module has shown.
 #[derive(Debug, Default)]
 pub struct Added {
     pub gaps: Gaps,
@@ -83,7 +83,7 @@ pub struct Added {
     pub paths: FxHashMap<(CodePlace, u64), PathNumber>,
 }
 
-/// What keeping the path register took.
+/// Additions to path registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Paths that ended and were counted.
@@ -99,7 +99,7 @@ impl std::ops::AddAssign for Effort {
     }
 }
 
-/// What counters do not tell.
+/// What counters leave unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
     /// Functions with edges that are not determined, and executions of blocks before them.

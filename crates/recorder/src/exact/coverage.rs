@@ -56,7 +56,7 @@ impl Coverage {
         (n > 0).then(|| (share, (1.96 * (share * (1.0 - share) / n as f64).sqrt()).max(least)))
     }
 
-    /// What must not be overlooked.
+    /// Returns a warning if so much was not counted that it matters.
     pub fn warning(&self) -> Option<String> {
         let (share, margin) = self.outside()?;
         let is_noticeable = share >= NOTICEABLE_SHARE && (self.n_user() >= FEW_TICKS || share - margin > 0.0);
@@ -68,12 +68,12 @@ impl Coverage {
         })
     }
 
-    /// Whether no tick found code that was not counted.
+    /// Returns whether no tick found code that was not counted.
     pub fn is_complete(&self) -> bool {
         self.n_outside() == 0
     }
 
-    /// For the summary.
+    /// Returns the line of the summary.
     pub fn text(&self) -> String {
         let n = self.n_user();
         let Some((share, margin)) = self.outside() else {
@@ -100,7 +100,7 @@ impl Coverage {
         )
     }
 
-    /// Facts of the profile.
+    /// Returns the facts for the profile.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![
             ("exact_ticks_counted", self.at(TickPlace::Copy).to_string()),

@@ -30,7 +30,8 @@ use crate::facts::Fact;
 use crate::process::Watched;
 use crate::translation::Translation;
 
-/// Has the calls of a process find out anew where they lead: calls remember that, and code is gone.
+/// Makes the calls of a process look up anew where they lead, because they remember it and code is
+/// gone.
 pub fn forget_targets(watched: &Watched) {
     let mut targets: HashSet<u32> = HashSet::new();
     for module in watched.all_modules() {
@@ -63,16 +64,16 @@ pub struct Totals {
     pub cache_misses: u64,
     /// Ticks that wanted samples of paths.
     pub n_sampling_ticks: u64,
-    /// Words of traces that found no room for too long.
+    /// Words of traces that were dropped because the ring stayed full.
     pub n_words_lost: u64,
 }
 
-/// How far threads stayed in copies that are never left.
+/// How much of the run threads spent in copies that are never left.
 #[derive(Clone, Debug, Default)]
 pub struct Stay {
     /// Times that threads went on natively, and why.
     pub native: BTreeMap<NativeReason, u64>,
-    /// Cycles in which they did.
+    /// Cycles that threads spent natively.
     pub native_cycles: u64,
     /// Where ticks found threads.
     pub coverage: Coverage,
@@ -218,7 +219,7 @@ impl Totals {
     }
 }
 
-/// What the metric's counter counts.
+/// The unit of the metric's counter.
 #[derive(Clone, Copy, Debug)]
 pub enum Unit {
     /// So many nanoseconds each.
@@ -245,7 +246,7 @@ impl Unit {
     }
 }
 
-/// A profile from counters, and what they do not tell, by path of the module.
+/// A profile made from counters, and what they leave unknown, by path of the module.
 pub struct Outcome {
     pub profile: Profile,
     pub gaps: BTreeMap<String, Gaps>,
@@ -254,7 +255,7 @@ pub struct Outcome {
     pub n_calls_without_paths: u64,
     /// Modules whose counters could not be understood, with the reason.
     pub problems: Vec<String>,
-    /// What accessed memory, if a data cache was simulated and blocks were counted.
+    /// Accesses to memory, if a data cache was simulated and blocks were counted.
     pub accesses: Accesses,
     /// Modules of the recording by their numbers in the profile.
     pub in_profile: HashMap<ModuleId, ModuleId>,
@@ -263,9 +264,9 @@ pub struct Outcome {
 /// Accesses to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
-    /// Those that the data cache was told of.
+    /// Accesses that went through the simulated data cache.
     pub simulated: u64,
-    /// Those that it was not told of.
+    /// Accesses that did not.
     pub not_simulated: u64,
 }
 

@@ -56,8 +56,8 @@ impl Reader for ExactReader {
         }
     }
 
-    fn patience(&self, of: &Watched, work: &Work) -> Option<Duration> {
-        waiting::patience(of, work)
+    fn longest_wait(&self, of: &Watched, work: &Work) -> Option<Duration> {
+        waiting::longest_wait(of, work)
     }
 
     fn conclude(&mut self, of: &mut Watched, sums: &mut Sums) {

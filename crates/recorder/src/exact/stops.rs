@@ -12,7 +12,7 @@ use profile::model::ModuleId;
 
 use super::counts::Stop;
 use crate::process::Watched;
-use crate::process::unwind::Frame;
+use crate::unwind::Frame;
 
 /// A function that was active when its thread ended.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use crate::process::Watched;
 use crate::reader::Request;
 use crate::translation::work::Work;
 
-/// Longest wait for the control flow of modules of a process that has ended.
+/// Longest time that an ended process waits for the control flow of its modules.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
 /// The request of a process that is being worked on.
@@ -17,8 +17,8 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// Returns the open request of a process, after a sign of life for it: translating gets on as
-    /// long as `progress` changes.
+    /// Returns the open request of a process, after telling the process that the agent is alive:
+    /// translating gets on as long as `progress` changes.
     pub fn attend(&mut self, of: &Watched, progress: u32) -> Option<Request> {
         of.process.show_life(progress);
         let number = of.process.open_request()?;
@@ -34,7 +34,7 @@ pub fn may_unload(of: &Watched, work: &Work) -> bool {
 }
 
 /// Returns how long the end of a process waits for what is still being translated.
-pub fn patience(of: &Watched, work: &Work) -> Option<Duration> {
+pub fn longest_wait(of: &Watched, work: &Work) -> Option<Duration> {
     awaits(of, work).then_some(LONGEST_WAIT)
 }
 

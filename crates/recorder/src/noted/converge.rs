@@ -1,5 +1,5 @@
-//! `--converge`: no more events of places, and then of the whole process, when half more of them do
-//! not change their profile any more.
+//! `--converge`: ends the noting of values at a place, and then in the whole process, when half as
+//! many values again no longer change the profile.
 //!
 //! Each process by itself. What is known is thrown away in the program's runtime, before it is
 //! compressed; the probes stay. Shares of values are those until then, and of the whole run only if
@@ -15,7 +15,7 @@ use super::Messages;
 /// Looks in a row at which the profile must not have changed.
 const N_STABLE: u32 = 2;
 
-/// The profile of a process on its way to be known.
+/// The values of a process, until they are known well enough.
 #[derive(Debug)]
 pub struct Converging {
     watch: Watch<u64>,
@@ -25,18 +25,18 @@ pub struct Converging {
     end: Option<End>,
 }
 
-/// How the profile of a process became known.
+/// How the values of a process became known well enough.
 #[derive(Debug, Clone, Copy)]
 pub struct Converged {
-    /// By what share the last half more of the values changed it.
+    /// Share by which the last third of the values changed the profile.
     pub change: f64,
-    /// Places that were known before the whole.
+    /// Places whose values were known before those of the whole process.
     pub n_known: u64,
-    /// When the whole was known, if it was.
+    /// When the values of the whole process were known, if they were.
     pub end: Option<End>,
 }
 
-/// When a profile was known.
+/// When the values of a process were known.
 #[derive(Debug, Clone, Copy)]
 pub struct End {
     /// Values that it took.
@@ -51,7 +51,7 @@ impl Converging {
         Converging { watch: Watch::new(settings), started: Instant::now(), change: 1.0, n_known: 0, end: None }
     }
 
-    /// Looks at what the process has sent, if it is time to, and ends what is known.
+    /// Looks at the values so far, if it is time to, and ends noting where they are known.
     pub fn look(&mut self, process: &Process, messages: &Messages) {
         if self.end.is_some() || !self.watch.is_due(messages.weight) {
             return;
@@ -67,7 +67,7 @@ impl Converging {
         }
     }
 
-    /// Returns what came of it.
+    /// Returns how the values became known.
     pub fn outcome(&self) -> Converged {
         Converged { change: self.change, n_known: self.n_known, end: self.end }
     }

@@ -1,5 +1,4 @@
-//! What loads loaded, and where calls and jumps went: from messages of processes to rows of the
-//! profile.
+//! Noted values: turns the messages of processes into rows of the profile.
 //!
 //! Messages are added up by site, kind and value. Values that come when the table is full are only
 //! counted for their site, so that what is kept is right for all that it holds, and totals are
@@ -72,7 +71,7 @@ fn kind_of(event: Event) -> Option<ValueKind> {
     })
 }
 
-/// What the messages of one process say.
+/// The messages of one process, added up.
 #[derive(Debug, Default)]
 pub struct Messages {
     /// By place and value.
@@ -108,7 +107,7 @@ impl Messages {
 /// Where the number of the kind is in the address of an event of a stream.
 const STREAM_KIND_SHIFT: u32 = 60;
 
-/// A file of values, in the order in which they were loaded, as far as that is known of threads.
+/// A file of values, in the order in which each thread loaded them.
 #[derive(Debug)]
 pub struct ValueStream {
     file: BufWriter<File>,
@@ -156,7 +155,7 @@ impl ProcessNotes {
         ProcessNotes { messages: Messages::default(), converging: noting.tolerance.map(Converging::new) }
     }
 
-    /// Takes what has arrived of values.
+    /// Takes the values that have arrived.
     pub fn drain(&mut self, of: &Watched, stream: Option<&mut ValueStream>) {
         of.process.drain_events(&mut sink(&of.layout, &mut self.messages, stream));
         if let Some(converging) = &mut self.converging {
@@ -184,7 +183,7 @@ fn sink<'a>(
     }
 }
 
-/// What all processes have loaded that have ended.
+/// The noted values of all processes that have ended.
 #[derive(Debug, Default)]
 pub struct Totals {
     sites: BTreeMap<(ModuleId, u64, ValueKind), Values>,
@@ -202,7 +201,7 @@ struct Values {
     values: HashMap<(Option<ModuleId>, u64), Sum>,
 }
 
-/// How events went.
+/// What became of noted values.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counters {
     /// Events that happened.
@@ -221,7 +220,7 @@ pub struct Counters {
 }
 
 impl Totals {
-    /// Nothing yet, of events that go through this compressor.
+    /// Returns empty totals for values that go through this compressor.
     pub fn new(compressor: &str) -> Totals {
         let expression = compressor.parse::<sampling::Expression>();
         let events_per_pick = expression.map_or(Some(1), |expression| expression.events_per_pick());

@@ -60,7 +60,8 @@ impl Layout {
         self.met.clear();
     }
 
-    /// The control flow of a module has become known; its blocks are numbered from `first`.
+    /// Takes the control flow of a module, which has become known; its blocks are numbered from
+    /// `first`.
     pub fn set_code(&mut self, start: u64, first: BlockRef, code: Arc<ModuleCode>) {
         if let Some(module) = self.modules.iter_mut().find(|module| module.start == start) {
             module.code = Some((first, code));
@@ -72,7 +73,7 @@ impl Layout {
         self.modules.clone_from(&parent.modules);
     }
 
-    /// An address of the process as one of a file.
+    /// Returns the place in a file that an address of the process stands for.
     pub fn place(&self, pc: u64) -> Place {
         match self.module_at(pc) {
             Some(module) => Place { module: Some(module.id), address: pc.wrapping_sub(module.bias) },

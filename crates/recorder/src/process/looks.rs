@@ -1,4 +1,4 @@
-//! When to look again at what a process has loaded and what it is about.
+//! When to look again at which files a process has loaded, and at its signals and threads.
 //!
 //! To look means to read files of `/proc`, which takes the kernel a tenth of a millisecond and
 //! more. A process that has not run since the last look is as it was then; and one in which a look
@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Looks at modules.
+/// When modules were looked at.
 #[derive(Debug)]
 pub struct Scans {
     looks: Looks,
@@ -21,7 +21,7 @@ const SCAN_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 const STRANGERS_HURRY: u32 = 10;
 
 impl Scans {
-    /// A process that was never looked at.
+    /// Returns the state of a process that was never looked at.
     pub fn new() -> Scans {
         Scans { looks: Looks::new(), every: SCAN_EVERY }
     }
@@ -32,14 +32,14 @@ impl Scans {
         self.looks.is_due(cpu_ns, if has_strangers { self.every / STRANGERS_HURRY } else { self.every })
     }
 
-    /// Modules were looked at, and there were new ones or not.
+    /// Notes that modules were looked at, and whether there were new ones.
     pub fn done(&mut self, cpu_ns: u64, has_news: bool) {
         self.looks.done(cpu_ns);
         self.every = if has_news { SCAN_EVERY } else { (2 * self.every).min(SCAN_AT_LEAST_EVERY) };
     }
 }
 
-/// Looks at a process.
+/// When a process was looked at.
 #[derive(Debug)]
 pub struct Looks {
     last: Instant,
@@ -47,7 +47,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// A process that has just come.
+    /// Returns the state of a process that has just joined.
     pub fn new() -> Looks {
         Looks { last: Instant::now(), cpu_ns: 0 }
     }
@@ -57,13 +57,13 @@ impl Looks {
         cpu_ns != self.cpu_ns && self.last.elapsed() >= every
     }
 
-    /// It was looked at.
+    /// Notes that the process was looked at.
     pub fn done(&mut self, cpu_ns: u64) {
         (self.last, self.cpu_ns) = (Instant::now(), cpu_ns);
     }
 }
 
-/// Looks that take as long as the process is large.
+/// When a process was looked at in ways that take the longer the larger it is.
 #[derive(Debug)]
 pub struct CostlyLooks {
     looks: Looks,
@@ -92,7 +92,7 @@ impl CostlyLooks {
         is_due.then(|| CostlyLook { started: Instant::now(), cpu_ns })
     }
 
-    /// The look is over.
+    /// Ends a look.
     pub fn end(&mut self, look: CostlyLook) {
         self.cost = look.started.elapsed();
         self.looks.done(look.cpu_ns);

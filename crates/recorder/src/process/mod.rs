@@ -1,10 +1,9 @@
-//! One process under recording: its modules and where they are. What becomes of its samples or
-//! counters is the business of a [`crate::reader::Reader`].
+//! One process under recording: its modules and where they are. A [`crate::reader::Reader`] deals
+//! with its samples or counters.
 
 pub mod layout;
 pub mod looks;
 pub mod threads;
-pub mod unwind;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -16,8 +15,9 @@ use store::ProcessId;
 
 use self::layout::Layout;
 use self::looks::{CostlyLooks, Looks, Scans};
-use self::unwind::{StackUnwinder, UnwindSections};
 use crate::translation::Translation;
+use crate::translation::work::Placement;
+use crate::unwind::{StackUnwinder, UnwindSections};
 
 /// A process under recording.
 #[derive(Debug)]
@@ -42,7 +42,8 @@ pub struct Watched {
     pub unwinder: StackUnwinder,
     /// Where its modules are.
     pub layout: Layout,
-    /// Ticks in code that has no copy yet, by the module's base; 0: no known module.
+    /// Ticks in code that has no copy yet, by the base of the module; under 0 those in no known
+    /// module.
     pub wanted: BTreeMap<u64, u64>,
     /// Ticks by perf events, if they come from there.
     pub perf_ticks: Option<PerfTicks>,
@@ -67,21 +68,6 @@ pub struct Module {
     pub problem: Option<String>,
     /// What unwinding needs of it.
     pub unwind: UnwindSections,
-}
-
-/// Where the copies of a module are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placement {
-    /// The copy that records or counts.
-    pub copy: Placed,
-    /// The one that only checks.
-    pub checking: Option<Placed>,
-}
-
-impl Placement {
-    fn any(self, mut is_one: impl FnMut(Placed) -> bool) -> bool {
-        is_one(self.copy) || self.checking.is_some_and(is_one)
-    }
 }
 
 impl Module {
@@ -117,8 +103,7 @@ impl Watched {
         }
     }
 
-    /// Looks whether anything speaks against bursts in the process; returns whether that has
-    /// changed.
+    /// Looks for reasons against bursts in the process; returns whether the answer has changed.
     pub fn look_for_hindrances(&mut self) -> bool {
         let Ok(now) = self.process.hindrance() else { return false };
         std::mem::replace(&mut self.hindrance, now) != now

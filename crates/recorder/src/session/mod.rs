@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use attach::{Joined, Listener, Process, Settings};
-use profile::builder::Options;
+use profile::builder::{Options, TimeModel};
 use profile::model::NotedValue;
 use store::Recording;
 use store::path_trace::file::Writer;
@@ -26,7 +26,6 @@ pub use self::nap::SHORTEST_NAP;
 use self::processes::Followed;
 use self::writing::Writing;
 use crate::bursts::budget::Budget;
-use crate::bursts::digest::TIMES;
 use crate::bursts::tally::{Cost, Yields};
 use crate::error::Result;
 use crate::exact;
@@ -348,7 +347,7 @@ impl Session {
 fn options(mode: &Mode) -> Options {
     match mode {
         Mode::Counted(counted) => Options::counted(counted.weight()),
-        Mode::Bursts(_) | Mode::Exact(_) | Mode::Pep(_) => Options { times: TIMES, ..Options::SAMPLED },
+        Mode::Bursts(_) | Mode::Exact(_) | Mode::Pep(_) => Options { times: TimeModel::RECORDED, ..Options::SAMPLED },
     }
 }
 

@@ -9,9 +9,9 @@ use profile::model::ModuleId;
 use super::Session;
 use super::processes::Followed;
 use crate::process::Module;
-use crate::process::unwind::UnwindSections;
 use crate::translation::work::{Done, Job};
 use crate::translation::{FileKey, Translator};
+use crate::unwind::UnwindSections;
 
 /// A file that some process has loaded.
 #[derive(Debug, Clone)]

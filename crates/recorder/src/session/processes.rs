@@ -16,10 +16,10 @@ use crate::counted::CountedReader;
 use crate::exact::reader::ExactReader;
 use crate::noted::ProcessNotes;
 use crate::plan::Mode;
-use crate::process::{Module, Placement, Watched};
+use crate::process::{Module, Watched};
 use crate::reader::Reader;
 use crate::translation::Translation;
-use crate::translation::work::Work;
+use crate::translation::work::{Placement, Work};
 use store::path_trace::facts::Fact;
 
 /// How often it is looked for what keeps bursts from being harmless.
@@ -68,7 +68,7 @@ impl Followed {
     /// Returns whether its end has to wait for what is still being translated.
     fn must_wait(&self, work: &Work, is_hurried: bool) -> bool {
         let Some(ended) = self.ended else { return true };
-        !is_hurried && self.reader.patience(&self.of, work).is_some_and(|longest| ended.elapsed() < longest)
+        !is_hurried && self.reader.longest_wait(&self.of, work).is_some_and(|longest| ended.elapsed() < longest)
     }
 }
 

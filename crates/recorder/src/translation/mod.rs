@@ -36,8 +36,8 @@ use self::code::module_code;
 use self::guide::Guide;
 use crate::cache;
 use crate::error::{Result, refused};
-use crate::process::unwind::UnwindSections;
 use crate::threads::Threads;
+use crate::unwind::UnwindSections;
 
 /// Bytes of the cache that are kept when it is cleaned.
 const CACHE_LIMIT_BYTES: u64 = 2 << 30;

@@ -5,10 +5,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use attach::{MappedModule, Process};
+use attach::{MappedModule, Placed, Process};
 
 use super::{FileKey, Translation, Translator};
-use crate::process::Placement;
 use crate::wake::Waker;
 
 /// A module to be translated and placed in a process.
@@ -21,12 +20,28 @@ pub struct Job {
     pub urgency: u64,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub struct Done {
     pub process: Arc<Process>,
     pub module: MappedModule,
     pub result: Result<(Arc<Translation>, Placement), String>,
+}
+
+/// Where the copies of a module are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The copy that records or counts.
+    pub copy: Placed,
+    /// The one that only checks.
+    pub checking: Option<Placed>,
+}
+
+impl Placement {
+    /// Returns whether one of the copies satisfies a condition.
+    pub fn any(self, mut is_one: impl FnMut(Placed) -> bool) -> bool {
+        is_one(self.copy) || self.checking.is_some_and(is_one)
+    }
 }
 
 /// The queue and the thread that works on it.

@@ -14,10 +14,8 @@ use crate::process::environment::{self, PRELOAD, c_len, names};
 use crate::process::program_file::{self, Fitness};
 use crate::process::{session, withdrawal};
 use crate::signals::{actions, masks};
+use crate::sys::abi::Strings;
 use crate::sys::{link_map, real};
-
-/// An array of C strings that ends with a null pointer.
-pub type Strings = *const *const u8;
 
 /// Calls `run` with the environment for the new program: `given`, with strobe's variables if
 /// `fitness` says that the program takes them.

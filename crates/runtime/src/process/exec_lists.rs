@@ -6,7 +6,8 @@
 
 use core::arch::naked_asm;
 
-use crate::process::exec::{self, Strings};
+use crate::process::exec;
+use crate::sys::abi::Strings;
 
 macro_rules! list_function {
     ($(#[$documentation:meta])* $name:ident calls $target:path) => {

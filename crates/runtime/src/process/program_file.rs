@@ -2,7 +2,7 @@
 //! the environment.
 
 use crate::process::environment::{c_len, names};
-use crate::process::exec::Strings;
+use crate::sys::abi::Strings;
 use crate::sys::syscall;
 
 /// What strobe can expect of a program file.

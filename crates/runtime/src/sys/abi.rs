@@ -35,6 +35,9 @@ pub fn is_signal(signal: i32) -> bool {
     (1..=N_SIGNALS as i32).contains(&signal)
 }
 
+/// An array of C strings that ends with a null pointer.
+pub type Strings = *const *const u8;
+
 /// The C library's `sigset_t`; the kernel knows the first word.
 pub type SignalSet = [u64; 16];
 

@@ -1,4 +1,4 @@
-//! Takes out of a profile what tells about the people and machines behind it.
+//! Removes from a profile what identifies people and machines.
 //!
 //! Of paths the file name is left, of commands the program's file name. Facts that are numbers
 //! stay, and those few texts that cannot name anyone; all others go, also those that strobe does

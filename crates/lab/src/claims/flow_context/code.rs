@@ -8,9 +8,9 @@ use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, PlanOptions, Truncatio
 use image::Svma;
 use profile::Profile;
 use profile::model::FunctionId;
+use recorder::Threads;
 
 use crate::module::with_analysis;
-use crate::threads::Threads;
 
 /// What a function's code would allow.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,14 +7,14 @@
 //! profile-guided optimization adds behind the ranges is skipped. Versions 2 to 5 are known, and
 //! every feature of them except that which changes the shape of the skipped part.
 
-use anyhow::{Result, anyhow, bail};
+use crate::elf::{Elf, section_bytes};
+use crate::problem::Problems;
+use crate::{BlockMapFault, Error, Svma};
 use gimli::{EndianSlice, LittleEndian, Reader as _};
-use object::read::elf::ElfFile64;
-use object::{Object as _, ObjectSection as _};
 
 const SECTION: &str = ".llvm_bb_addr_map";
 
-/// Ids by address.
+/// The compiler's ids of machine basic blocks, by address.
 #[derive(Debug, Default)]
 pub struct BasicBlockIds(Vec<MachineBlock>);
 
@@ -40,33 +40,42 @@ mod feature {
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 impl BasicBlockIds {
-    /// From an ELF file; empty if it has none.
+    /// Reads the ids that an ELF file has; none if it was built without.
     ///
     /// # Errors
-    /// If the section is there and cannot be read.
-    pub fn of_file(bytes: &[u8]) -> Result<BasicBlockIds> {
-        let elf = ElfFile64::<object::LittleEndian, _>::parse(bytes)?;
+    /// If the file is no ELF file of ours, or its table of ids cannot be read.
+    pub fn of_file(data: &[u8]) -> std::result::Result<BasicBlockIds, Error> {
+        let elf = Elf::parse(data, &mut Problems::default())?;
         let mut blocks = Vec::new();
-        for section in elf.sections().filter(|section| section.name() == Ok(SECTION)) {
-            let data = section.uncompressed_data()?;
-            let mut rest = EndianSlice::new(&data, LittleEndian);
-            while !rest.is_empty() {
-                read_function(&mut rest, &mut blocks)?;
-            }
+        for (_, header) in elf.sections().filter(|(name, _)| *name == SECTION) {
+            read_section(section_bytes(data, header).unwrap_or_default(), &mut blocks).map_err(Error::BlockMap)?;
         }
         blocks.sort_unstable();
         Ok(BasicBlockIds(blocks))
     }
 
+    /// Returns whether there are none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The id of the block that an address lies in.
-    pub fn at(&self, address: u64) -> Option<u32> {
+    /// Returns the id of the block that an address lies in.
+    #[must_use]
+    pub fn at(&self, Svma(address): Svma) -> Option<u32> {
         let last = self.0.partition_point(|block| block.start <= address).checked_sub(1)?;
         self.0.get(last).filter(|block| address - block.start < block.size).map(|block| block.id)
     }
+}
+
+type Result<T> = std::result::Result<T, BlockMapFault>;
+
+fn read_section(bytes: &[u8], blocks: &mut Vec<MachineBlock>) -> Result<()> {
+    let mut rest = EndianSlice::new(bytes, LittleEndian);
+    while !rest.is_empty() {
+        read_function(&mut rest, blocks)?;
+    }
+    Ok(())
 }
 
 fn read_function(rest: &mut Bytes<'_>, blocks: &mut Vec<MachineBlock>) -> Result<()> {
@@ -74,10 +83,10 @@ fn read_function(rest: &mut Bytes<'_>, blocks: &mut Vec<MachineBlock>) -> Result
     let features = match version {
         2..=4 => u16::from(rest.read_u8().map_err(truncated)?),
         5 => rest.read_u16().map_err(truncated)?,
-        _ => bail!("{SECTION}: version {version} is not known; build with clang 16 to 22"),
+        _ => return Err(BlockMapFault::Version(version)),
     };
     if features & !feature::KNOWN != 0 {
-        bail!("{SECTION}: features {features:#x} are not known; build without a profile of earlier links");
+        return Err(BlockMapFault::Features(features));
     }
     let n_ranges = if features & feature::RANGES == 0 { 1 } else { number(rest)? };
     let mut n_blocks = 0u64;
@@ -108,7 +117,7 @@ fn read_range(rest: &mut Bytes<'_>, features: u16, blocks: &mut Vec<MachineBlock
         if features & feature::HASHES != 0 {
             rest.read_u64().map_err(truncated)?;
         }
-        let id = u32::try_from(id).map_err(|_| anyhow!("{SECTION}: a block id of {id}"))?;
+        let id = u32::try_from(id).map_err(|_| BlockMapFault::Id(id))?;
         blocks.push(MachineBlock { start, size, id });
         end = start.wrapping_add(size);
     }
@@ -140,8 +149,8 @@ fn number(rest: &mut Bytes<'_>) -> Result<u64> {
     rest.read_uleb128().map_err(truncated)
 }
 
-fn truncated(_: gimli::Error) -> anyhow::Error {
-    anyhow!("{SECTION}: ends in the middle of an entry; the file is damaged")
+fn truncated(_: gimli::Error) -> BlockMapFault {
+    BlockMapFault::Truncated
 }
 
 #[cfg(test)]
@@ -151,11 +160,8 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8]) -> Result<BasicBlockIds> {
-        let mut rest = EndianSlice::new(bytes, LittleEndian);
         let mut blocks = Vec::new();
-        while !rest.is_empty() {
-            read_function(&mut rest, &mut blocks)?;
-        }
+        read_section(bytes, &mut blocks)?;
         blocks.sort_unstable();
         Ok(BasicBlockIds(blocks))
     }
@@ -166,7 +172,7 @@ mod tests {
     #[test]
     fn blocks_follow_each_other() {
         let ids = read(PLAIN).unwrap();
-        let found = [0xfff, 0x1000, 0x1003, 0x1004, 0x1006, 0x10cd, 0x10ce].map(|address| ids.at(address));
+        let found = [0xfff, 0x1000, 0x1003, 0x1004, 0x1006, 0x10cd, 0x10ce].map(|address| ids.at(Svma(address)));
         assert_eq!(found, [None, Some(0), Some(0), None, Some(7), Some(7), None]);
     }
 
@@ -178,15 +184,16 @@ mod tests {
         bytes.extend([50, 60, 1, 3, 70]);
         bytes.extend(PLAIN);
         let ids = read(&bytes).unwrap();
-        assert_eq!([0x2000, 0x200b, 0x200c].map(|address| ids.at(address)), [Some(3), Some(3), None]);
-        assert_eq!(ids.at(0x1000), Some(0));
+        assert_eq!([0x2000, 0x200b, 0x200c].map(|address| ids.at(Svma(address))), [Some(3), Some(3), None]);
+        assert_eq!(ids.at(Svma(0x1000)), Some(0));
     }
 
     #[test]
     fn other_versions_and_ends_are_refused() {
-        assert!(read(&[9, 0]).unwrap_err().to_string().contains("version 9"));
+        assert_eq!(read(&[9, 0]).unwrap_err(), BlockMapFault::Version(9));
+        assert_eq!(read(&[2, 0x80]).unwrap_err(), BlockMapFault::Features(0x80));
         for length in 1..PLAIN.len() {
-            assert!(read(&PLAIN[..length]).is_err(), "{length}");
+            assert_eq!(read(&PLAIN[..length]).unwrap_err(), BlockMapFault::Truncated, "{length}");
         }
     }
 

@@ -23,7 +23,7 @@ const MAX_FRAMES: usize = 512;
 /// Bytes of a section, shared by all that read them.
 type Bytes = Arc<[u8]>;
 
-/// What unwinding needs of a module.
+/// The sections of a module that unwinding needs.
 #[derive(Debug, Clone, Default)]
 pub struct UnwindSections {
     text: Option<(Range<u64>, Bytes)>,

@@ -4,14 +4,17 @@
 //! name: BOLT goes through the symbol table in order of address, functions before other symbols of
 //! the same address, and counts per name. Data counts like code.
 
-use export::SymbolOffset;
+use crate::Svma;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, SymbolSection};
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
-/// The functions of a file, ascending in address.
+/// The functions of a file under the names by which BOLT knows them.
 #[derive(Debug, Default)]
-pub struct BoltNames(Vec<NamedRange>);
+pub struct BoltNames(
+    /// Ascending in address.
+    Vec<NamedRange>,
+);
 
 #[derive(Debug)]
 struct NamedRange {
@@ -21,11 +24,14 @@ struct NamedRange {
 }
 
 impl BoltNames {
+    /// Returns whether there are none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From the symbol table of an ELF file; empty if it has none.
+    /// Reads the symbol table of an ELF file; there are no names if it has none.
+    #[must_use]
     pub fn of_file(bytes: &[u8]) -> BoltNames {
         let Ok(elf) = ElfFile64::<LittleEndian, _>::parse(bytes) else { return BoltNames::default() };
         let is_defined = |section| matches!(section, SymbolSection::Section(_) | SymbolSection::Absolute);
@@ -38,7 +44,7 @@ impl BoltNames {
             .filter(|(_, _, name, _)| !name.is_empty())
             .collect();
         symbols.sort_by_key(|&(address, is_no_function, ..)| (address, is_no_function));
-        let mut n_of_name: FxHashMap<&str, u32> = FxHashMap::default();
+        let mut n_of_name: HashMap<&str, u32> = HashMap::new();
         let mut ranges = Vec::new();
         for (start, is_no_function, name, symbol) in symbols {
             let name = match symbol.is_local() {
@@ -56,14 +62,16 @@ impl BoltNames {
         BoltNames(ranges)
     }
 
-    /// The function that covers an address; of several at the same start, the first.
-    pub fn at(&self, address: u64) -> Option<SymbolOffset> {
+    /// Returns the name of the function that covers an address, and how far into it the address is;
+    /// of several functions with the same start, that of the first.
+    #[must_use]
+    pub fn at(&self, Svma(address): Svma) -> Option<(&str, u64)> {
         let last = self.0.partition_point(|range| range.start <= address).checked_sub(1)?;
         let start = self.0.get(last)?.start;
         let same_start = self.0[..=last].iter().rev().take_while(|range| range.start == start);
         let offset = address - start;
         let range = same_start.filter(|range| offset < range.size.max(1)).last()?;
-        Some(SymbolOffset { name: range.name.clone(), offset })
+        Some((&range.name, offset))
     }
 }
 
@@ -104,8 +112,8 @@ mod tests {
         assert!(first < second);
         assert_eq!(named("f"), None);
         let main = named("main").expect("main");
-        assert_eq!(names.at(main + 1), Some(SymbolOffset { name: "main".to_owned(), offset: 1 }));
-        assert_eq!(names.at(0), None);
+        assert_eq!(names.at(Svma(main + 1)), Some(("main", 1)));
+        assert_eq!(names.at(Svma(0)), None);
     }
 
     #[test]
