@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use flow::{Executor, FunctionFlow, ModuleFlow};
-use image::{DebugLinks, Image, LineTable, Svma};
+use image::{DebugLinks, Image, LineSections, Svma};
 use symbols::debug_files::{self, DebugFile};
 
 use crate::input;
@@ -59,10 +59,10 @@ impl Files {
 
     /// Source lines, from the debug file or else from the binary; `None` if there are none that can
     /// be read.
-    pub fn lines(&self) -> Option<LineTable> {
+    pub fn lines(&self) -> Option<LineSections<'_>> {
         let alternate = self.alternate.as_ref().map(|file| file.bytes.as_slice());
-        let debug = self.debug.as_ref().and_then(|file| LineTable::new(&file.bytes, alternate).ok());
-        debug.or_else(|| LineTable::new(&self.binary, alternate).ok())
+        let debug = self.debug.as_ref().and_then(|file| LineSections::read(&file.bytes, alternate).ok());
+        debug.or_else(|| LineSections::read(&self.binary, alternate).ok())
     }
 }
 

@@ -56,7 +56,7 @@ pub use error::{BlockMapFault, CallSiteFault, Error};
 pub use frame::Frame;
 pub use function::{FunctionSeed, Sources};
 pub use image::{Image, ImageKind};
-pub use line::{LineTable, SourceFrame, is_line_section};
+pub use line::{LineSections, LineTable, SourceFrame};
 pub use lsda::CallSite;
 pub use memory::{CodeRegion, Permissions, Segment};
 pub use name::{FunctionName, NameKind, demangle};

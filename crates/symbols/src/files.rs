@@ -11,14 +11,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use image::{DebugLink, DebugLinks, Image};
+use image::{DebugLink, DebugLinks, Image, LineSections};
 
 use crate::archived::ArchivedFiles;
 use crate::build_id::build_id_of;
 use crate::cache::BuildIdText;
 use crate::debug_files::{self, DebugFile};
 use crate::debuginfod::Debuginfod;
-use crate::dwarf::{self, DebugSections};
 use crate::error::Error;
 use crate::table::Origin;
 
@@ -107,7 +106,7 @@ impl ModuleFiles {
             Some(bytes) => DebugLinks::of_file(bytes).unwrap_or_default(),
             None => DebugLinks { build_id_path: build_id.map(BuildIdText::debug_path), ..DebugLinks::default() },
         };
-        let own_lines = binary.as_deref().is_some_and(dwarf::has_lines);
+        let own_lines = binary.as_deref().is_some_and(LineSections::are_in);
         let mut fetch = |build_id: &BuildIdText| {
             let (fetched, new_faults) = places.debuginfod?.fetch(build_id);
             faults.extend(new_faults);
@@ -142,10 +141,13 @@ impl ModuleFiles {
         with_debug_file.or_else(|| Image::parse(binary).ok())
     }
 
-    pub fn debug_sections(&self) -> Option<DebugSections<'_>> {
+    /// The line tables of the debug file, or else of the binary; without the alternate file if that
+    /// cannot be read.
+    pub fn lines(&self) -> Option<LineSections<'_>> {
         let alternate = self.alternate.as_ref().map(|file| file.bytes.as_slice());
-        let debug = self.debug.as_ref().and_then(|file| DebugSections::load(&file.bytes, alternate));
-        debug.or_else(|| DebugSections::load(self.binary.as_deref()?, alternate))
+        let read = |data| LineSections::read(data, alternate).or_else(|_| LineSections::read(data, None)).ok();
+        let debug = self.debug.as_ref().and_then(|file| read(&file.bytes));
+        debug.or_else(|| read(self.binary.as_deref()?))
     }
 
     pub fn origin(&self, has_lines: bool) -> Origin {

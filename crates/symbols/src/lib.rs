@@ -20,8 +20,6 @@ mod build_id;
 mod cache;
 pub mod debug_files;
 mod debuginfod;
-mod dwarf;
-mod entries;
 mod error;
 mod files;
 mod module;

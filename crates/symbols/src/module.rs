@@ -10,7 +10,6 @@ use profile::symbols::SourceFrame;
 
 use crate::archived::ArchivedFiles;
 use crate::cache::{BuildIdText, Cache, CacheKey};
-use crate::dwarf::DebugInfo;
 use crate::error::Error;
 use crate::files::{ModuleFiles, Places, Status, has_new_debug_file, status_of};
 use crate::table::{Table, TableBuilder};
@@ -157,25 +156,38 @@ impl ModuleSymbols {
 /// into.
 fn look_up(files: &ModuleFiles, new: &[u64], known: Option<&Table>) -> Option<Table> {
     let image = files.image();
-    let sections = files.debug_sections();
-    let mut debug_info = sections.as_ref().and_then(DebugInfo::new);
-    if image.is_none() && debug_info.is_none() {
+    let sections = files.lines();
+    let lines = sections.as_ref().and_then(|sections| sections.table().ok());
+    if image.is_none() && lines.is_none() {
         return None;
     }
     let mut builder = TableBuilder::new();
     for &address in new {
         let symbol = image.as_ref().and_then(|image| covering_symbol(image, Svma(address))).unwrap_or_default();
-        let mut frames = debug_info.as_mut().map(|debug_info| debug_info.frames_at(address)).unwrap_or_default();
+        let found = lines.as_ref().map(|lines| lines.frames_at(Svma(address))).unwrap_or_default();
+        let mut frames: Vec<SourceFrame> = found.into_iter().map(source_frame).collect();
         if let Some(outermost) = frames.last_mut() {
             name_by_symbol(outermost, &symbol);
         }
         builder.add(address, &symbol, &frames);
     }
-    let origin = files.origin(debug_info.is_some());
+    let origin = files.origin(lines.is_some());
     if let Some(known) = known.filter(|known| known.origin() == origin) {
         builder.absorb(known);
     }
     builder.finish(&origin)
+}
+
+/// A frame as profiles have it.
+fn source_frame(frame: image::SourceFrame) -> SourceFrame {
+    SourceFrame {
+        function: frame.function.unwrap_or_default(),
+        linkage_name: frame.linkage_name.unwrap_or_default(),
+        file: frame.file.unwrap_or_default(),
+        line: frame.line.unwrap_or(0),
+        discriminator: frame.discriminator,
+        function_line: frame.function_line.unwrap_or(0),
+    }
 }
 
 /// Linkage name of the function or stub that an address lies in.

@@ -233,7 +233,8 @@ fn address_of(program: &str, line_of: &str) -> u64 {
     let bytes = std::fs::read(program).unwrap();
     let image = image::Image::parse(&bytes).unwrap();
     let symbol = image.symbols().iter().find(|symbol| symbol.name == line_of).expect("the function");
-    let lines = image::LineTable::new(&bytes, None).expect("debug data");
+    let sections = image::LineSections::read(&bytes, None).expect("debug data");
+    let lines = sections.table().expect("debug data");
     let mut addresses = (symbol.address.0..symbol.address.0 + symbol.size).map(image::Svma);
     let is_third = |at: &image::Svma| lines.frames_at(*at).first().is_some_and(|frame| frame.line == Some(3));
     addresses.find(is_third).expect("code of line 3").0

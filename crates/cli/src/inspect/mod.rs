@@ -63,7 +63,8 @@ fn function_report(module: &Module<'_>, selector: &FunctionSelector, props: &Ins
     let report = FunctionReport::new(module, function, &numbering, props.syntax);
     let Some(id) = props.path else { return Ok(report) };
     let (name, n_paths) = (report.name.clone(), report.paths.count);
-    let lines = module.files.lines();
+    let sections = module.files.lines();
+    let lines = sections.as_ref().and_then(|sections| sections.table().ok());
     report
         .with_path(&numbering.plan, id, lines.as_ref())
         .ok_or_else(|| anyhow!("{name} has no path {id}; give a number below {n_paths}"))

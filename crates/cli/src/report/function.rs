@@ -152,7 +152,7 @@ impl FunctionReport {
     }
 
     /// The same with one path in it; `None` if there are not so many paths.
-    pub fn with_path(self, plan: &PathPlan, id: u64, lines: Option<&LineTable>) -> Option<FunctionReport> {
+    pub fn with_path(self, plan: &PathPlan, id: u64, lines: Option<&LineTable<'_>>) -> Option<FunctionReport> {
         let places = |block: BlockId| lines.map_or_else(Vec::new, |lines| self.places(block, lines));
         let path = PathReport::new(plan, id, places)?;
         Some(FunctionReport { path: Some(path), ..self })
@@ -166,7 +166,7 @@ impl FunctionReport {
     }
 
     /// Where the instructions of a block come from, without repetition of neighbours.
-    fn places(&self, block: BlockId, lines: &LineTable) -> Vec<SourcePlace> {
+    fn places(&self, block: BlockId, lines: &LineTable<'_>) -> Vec<SourcePlace> {
         let instructions = &self.blocks[block.index()].instructions;
         let innermost = instructions.iter().filter_map(|insn| lines.frames_at(insn.address.0).into_iter().next());
         let mut places: Vec<SourcePlace> = innermost.map(SourcePlace::from).collect();

@@ -1,14 +1,16 @@
 //! Damaged files: whatever the bytes, no panic, and work in proportion to the file.
 
 use crate::fixtures::{compile, intact};
-use image::{Image, LineTable, ProblemKind, Svma};
+use image::{Image, LineSections, ProblemKind, Svma};
 use proptest::prelude::*;
 
 /// Asks everything about a file that can be asked.
 fn exhaust(data: &[u8]) {
-    if let Ok(table) = LineTable::new(data, None) {
+    if let Ok(sections) = LineSections::read(data, None)
+        && let Ok(table) = sections.table()
+    {
         for at in [0, 0x1139, 0x1150, 0x401136, u64::MAX] {
-            table.frames_at(Svma(at));
+            let _ = table.frames_at(Svma(at));
         }
     }
     let Ok(image) = Image::parse(data) else { return };

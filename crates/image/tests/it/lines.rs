@@ -1,7 +1,7 @@
 //! Source lines and inlined functions, against `addr2line`.
 
 use crate::fixtures::{Fixture, compile, execute};
-use image::{Error, LineTable, SourceFrame, Svma};
+use image::{Error, LineSections, SourceFrame, Svma};
 use std::process::Command;
 
 /// Function, file name and line of each frame, innermost first, as `addr2line` prints them.
@@ -28,7 +28,8 @@ fn found(frame: &SourceFrame) -> (String, String, Option<u32>) {
 
 fn lines_agree(fixture: &Fixture, function: &str) -> usize {
     let image = fixture.image();
-    let table = LineTable::new(&fixture.data, None).expect("a line table");
+    let sections = LineSections::read(&fixture.data, None).expect("a line table");
+    let table = sections.table().expect("a line table");
     let start = image.lookup(function)[0];
     let size = image.functions().iter().find(|seed| seed.start == start).and_then(|seed| seed.size).expect("a size");
     let mut deepest = 0;
@@ -50,7 +51,7 @@ fn inlined_frames_are_those_that_addr2line_prints() {
 #[test]
 fn compressed_sections_give_the_same_lines() {
     let plain = compile("inlined.c", &["-O2", "-g"]);
-    for compression in ["zlib", "zstd"] {
+    for compression in ["zlib", "zlib-gnu", "zstd"] {
         let compressed = plain.changed_by("objcopy", &[&format!("--compress-debug-sections={compression}")]);
         assert_ne!(compressed.data.len(), plain.data.len(), "{compression} changes something");
         assert_eq!(lines_agree(&compressed, "outer"), 3, "{compression}");
@@ -61,7 +62,8 @@ fn compressed_sections_give_the_same_lines() {
 fn lines_of_cpp_have_readable_function_names() {
     let fixture = compile("exceptions.cpp", &["-O1", "-g"]);
     let image = fixture.image();
-    let table = LineTable::new(&fixture.data, None).expect("a line table");
+    let sections = LineSections::read(&fixture.data, None).expect("a line table");
+    let table = sections.table().expect("a line table");
     let caught = image.lookup("shapes::caught")[0];
     let frames: Vec<_> = table.frames_at(caught).iter().map(found).collect();
     assert_eq!(frames, listed(&fixture, caught));
@@ -73,16 +75,20 @@ fn a_split_debug_file_has_the_lines() {
     let full = compile("inlined.c", &["-O2", "-g"]);
     let debug = full.changed_by("objcopy", &["--only-keep-debug"]);
     let outer = full.image().lookup("outer")[0];
-    let table = LineTable::new(&debug.data, None).expect("a line table");
-    assert_eq!(table.frames_at(outer), LineTable::new(&full.data, None).expect("a line table").frames_at(outer));
+    let frames = |data: &[u8]| {
+        let sections = LineSections::read(data, None).expect("a line table");
+        sections.table().expect("a line table").frames_at(outer)
+    };
+    assert_eq!(frames(&debug.data), frames(&full.data));
     let stripped = full.changed_by("strip", &[]);
-    assert_eq!(LineTable::new(&stripped.data, None).expect_err("no lines"), Error::NoLines);
+    assert_eq!(LineSections::read(&stripped.data, None).expect_err("no lines"), Error::NoLines);
 }
 
 #[test]
 fn an_address_without_lines_has_no_frames() {
     let fixture = compile("inlined.c", &["-O2", "-g"]);
-    let table = LineTable::new(&fixture.data, None).expect("a line table");
+    let sections = LineSections::read(&fixture.data, None).expect("a line table");
+    let table = sections.table().expect("a line table");
     assert_eq!(table.frames_at(Svma(0)), []);
     assert_eq!(table.frames_at(Svma(u64::MAX)), []);
 }
@@ -97,6 +103,6 @@ fn a_section_that_claims_to_be_huge_is_refused() {
             compressed.data[at + 8..at + 16].copy_from_slice(&(1u64 << 50).to_le_bytes());
         }
     }
-    let error = LineTable::new(&compressed.data, None).expect_err("a section too large");
+    let error = LineSections::read(&compressed.data, None).expect_err("a section too large");
     assert!(matches!(error, Error::Compressed { .. }), "{error}");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flow::paths::verify::{verify_placement, verify_plan};
 use flow::paths::{DEFAULT_MAX_PATHS, EdgeOrder, PathPlan, Placement, PlanOptions, Truncation, estimate_weights};
 use flow::{FunctionFlow, Sequential};
-use image::{DebugLinks, Image, LineTable};
+use image::{DebugLinks, Image, LineSections};
 
 /// How the analysis coped with an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +41,13 @@ pub fn exercise(bytes: &[u8]) -> Outcome {
         image.call_sites(frame).err().into_iter().for_each(|error| failed("call sites", error));
     }
     DebugLinks::of_file(bytes).err().into_iter().for_each(|error| failed("debug links", error));
-    match LineTable::new(bytes, None) {
-        Ok(lines) => image.functions().iter().for_each(|function| drop(lines.frames_at(function.start))),
-        Err(image::Error::NoLines) => {}
+    let look_up = |sections: LineSections<'_>| {
+        let lines = sections.table()?;
+        image.functions().iter().for_each(|function| drop(lines.frames_at(function.start)));
+        Ok(())
+    };
+    match LineSections::read(bytes, None).and_then(look_up) {
+        Ok(()) | Err(image::Error::NoLines) => {}
         Err(error) => failed("lines", error),
     }
     for function in image.functions() {
