@@ -40,6 +40,7 @@ mod sums;
 mod threads;
 mod translation;
 mod wake;
+pub mod warm;
 
 pub use bursts::check::Findings;
 pub use bursts::tally::{Cost, Tally, Yields, end_reason_name, outcome_name};
