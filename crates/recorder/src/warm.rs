@@ -68,7 +68,10 @@ impl Modules {
             Launchability::Script { interpreter, then } if then.is_profilable() => self.add(&interpreter),
             Launchability::Missing => refused(format!("{}: no such file; check the path", binary.display())),
             Launchability::Dynamic { linker } if !is_library(binary) => self.add_program(binary, &linker),
-            _ if is_library(binary) => Ok(self.push(Module::new(binary, LIBRARIES)?)),
+            _ if is_library(binary) => {
+                self.push(Module::new(binary, LIBRARIES)?);
+                Ok(())
+            }
             _ => refused(format!(
                 "{}: not a program that can be recorded, nor a library; `strobe record` says why",
                 binary.display()

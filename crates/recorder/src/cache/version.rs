@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use symbols::own_files;
 
@@ -28,7 +29,14 @@ impl Version {
     /// Returns the build that is running.
     pub fn own() -> Version {
         static OWN: OnceLock<Version> = OnceLock::new();
-        *OWN.get_or_init(|| Version::of(Path::new(OWN_FILE)).unwrap_or(Version(0)))
+        *OWN.get_or_init(|| Version::of(Path::new(OWN_FILE)).unwrap_or_else(Version::untold))
+    }
+
+    /// Returns the version of a build that cannot be told from others: it is another one each time.
+    fn untold() -> Version {
+        let mut hasher = std::hash::DefaultHasher::new();
+        (SystemTime::now(), std::process::id()).hash(&mut hasher);
+        Version(hasher.finish())
     }
 
     /// Returns the build in a file: its build-id, or else its time of change. Images of containers
@@ -37,7 +45,7 @@ impl Version {
         let metadata = fs::metadata(path).ok()?;
         let mut hasher = std::hash::DefaultHasher::new();
         metadata.len().hash(&mut hasher);
-        match symbols::build_id_of(path).ok()? {
+        match symbols::build_id_of(path).ok().flatten() {
             Some(build_id) => build_id.as_str().hash(&mut hasher),
             None => (metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher),
         }
