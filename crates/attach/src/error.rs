@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use wire::hello::LeftAlone;
 
@@ -113,6 +114,14 @@ pub enum Error {
     #[error("the copy is not what was announced")]
     Inconsistent,
 
+    /// The dynamic linker of a program does not say which libraries that needs.
+    #[error("{} --list: {status}; try `ldd`", linker.display())]
+    Linker {
+        /// The dynamic linker.
+        linker: PathBuf,
+        /// How it ended.
+        status: ExitStatus,
+    },
     /// The runtime's path has a character that the dynamic linker takes for a separator.
     #[error("{}: the path of the runtime must not contain spaces, colons or semicolons; install strobe elsewhere", path.display())]
     RuntimePath {

@@ -37,6 +37,7 @@ mod listener;
 mod maps;
 mod memory;
 mod modules;
+mod needed;
 mod own;
 mod path_trace;
 mod perf;
@@ -60,6 +61,7 @@ pub use launch::{Injection, Launch, command, find_program, ignored_signals, own_
 pub use launchability::{Launchability, identify, probe_binary};
 pub use listener::{Joined, Listener};
 pub use modules::{MappedModule, NoCopyReason, VDSO};
+pub use needed::{Needed, needed_libraries};
 pub use own::{die_by, stop, time_stamp};
 pub use perf::PerfTicks;
 pub use place::{FirstCounters, Placed, Reserved};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::args_cache::CacheArgs;
 use crate::args_count::{CountArgs, TraceArgs};
 use crate::args_record::{CtlArgs, RecordArgs};
 use crate::args_tools::ToolCommand;
@@ -54,6 +55,7 @@ enum Command {
     Trace(Box<TraceArgs>),
     Ctl(CtlArgs),
     Doctor(DoctorArgs),
+    Cache(CacheArgs),
     Inspect(InspectArgs),
     Dump(DumpArgs),
     #[command(flatten)]
@@ -207,6 +209,7 @@ impl Args {
             Command::Count(args) => Job::Record(Box::new(args.into_props())),
             Command::Trace(args) => Job::Record(Box::new(args.into_props())),
             Command::Ctl(args) => Job::Ctl(args.into_props()),
+            Command::Cache(args) => Job::Cache(args.into_props()),
             Command::Doctor(args) => Job::Doctor { json: args.json },
             Command::Inspect(args) => Job::Inspect(args.into_props()),
             Command::Dump(args) => Job::Dump(args.into_props()),

@@ -103,6 +103,11 @@ pub fn compressor(text: &str) -> Result<String, String> {
     Ok(printed)
 }
 
+/// Parses a number of bytes such as `500M`.
+pub fn size(text: &str) -> Result<u64, String> {
+    recorder::cache::size(text).ok_or_else(|| recorder::cache::SIZE_HELP.to_owned())
+}
+
 /// Parses a time such as `1.5s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {

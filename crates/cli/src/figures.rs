@@ -134,6 +134,19 @@ pub fn count(count: f64) -> String {
     Figure::from(Estimate::measured(count)).count()
 }
 
+/// `1.50 GiB`.
+pub fn bytes(bytes: u64) -> String {
+    let bytes = bytes as f64;
+    let (unit, name) = match bytes {
+        bytes if bytes < 1023.5 => return format!("{bytes} B"),
+        bytes if bytes < 1023.5 * 1024.0 => (1024.0, "KiB"),
+        bytes if bytes < 1023.5 * 1_048_576.0 => (1_048_576.0, "MiB"),
+        _ => (1_073_741_824.0, "GiB"),
+    };
+    let value = bytes / unit;
+    format!("{value:.*} {name}", decimals(value))
+}
+
 /// Digits behind the point of a number that shall have three in all.
 fn decimals(value: f64) -> usize {
     match value {
@@ -181,6 +194,8 @@ mod tests {
         assert_eq!(figure(999_500.0, 0.0).time(), "1.00 ms");
         assert_eq!(figure(9_999.0, 0.1).count(), "9999 ±1");
         assert_eq!(figure(9_999.9, 0.0).count(), "10.0k");
+        let sizes = [0, 1023, 1024, 1_048_575, 1_048_576, 3 << 29].map(bytes);
+        assert_eq!(sizes, ["0 B", "1023 B", "1.00 KiB", "1.00 MiB", "1.00 MiB", "1.50 GiB"]);
         assert_eq!(bare_percent(1.0), "100 %");
         assert_eq!(bare_percent(0.0042), "0.4 %");
     }

@@ -1,6 +1,6 @@
 //! The command that a run is to do, with all that it needs.
 
-use crate::props::{CtlProps, DumpProps, InspectProps, RecordProps};
+use crate::props::{CacheProps, CtlProps, DumpProps, InspectProps, RecordProps};
 use crate::tools::ToolJob;
 use crate::view::props::ViewProps;
 
@@ -12,6 +12,7 @@ pub struct Props {
 pub enum Job {
     Record(Box<RecordProps>),
     Ctl(CtlProps),
+    Cache(CacheProps),
     Doctor { json: bool },
     Inspect(InspectProps),
     Dump(DumpProps),

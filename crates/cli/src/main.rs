@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod args_cache;
 mod args_count;
 mod args_record;
 mod args_recording;
 mod args_tools;
 mod args_values;
 mod args_view;
+mod cache;
 mod doctor;
 mod dump;
 mod figures;
@@ -71,6 +73,7 @@ fn run(job: &Job, color: anstream::ColorChoice, cpu_before: Duration) -> anyhow:
     match job {
         Job::Record(props) => return record::run(props, cpu_before),
         Job::Ctl(props) => record::control::control(props)?,
+        Job::Cache(props) => cache::run(props, &mut out)?,
         Job::Doctor { json } => doctor::run(*json, &mut out)?,
         Job::Inspect(props) => inspect::run(props, &mut out)?,
         Job::Dump(props) => dump::run(props, &mut out)?,

@@ -70,6 +70,26 @@ pub struct CtlProps {
     pub pid: u32,
 }
 
+/// What becomes of the cache.
+#[derive(Debug)]
+pub enum CacheProps {
+    Size {
+        json: bool,
+    },
+    List {
+        json: bool,
+    },
+    /// To so many bytes; `None`: to the limit.
+    Trim {
+        limit: Option<u64>,
+    },
+    Clear,
+    /// At least one.
+    Warm {
+        binaries: Vec<PathBuf>,
+    },
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CtlAction {
     /// Let ticks start bursts

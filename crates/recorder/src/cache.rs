@@ -7,7 +7,15 @@
 //! what is below it has an owner of its own that is looked at next. Then nobody else can exchange
 //! what was looked at, and a path is as good as a descriptor.
 //!
-//! Of a trusted folder, plain files of the user are read ([`symbols::own_files`]).
+//! Of a trusted folder, plain files of the user are read ([`symbols::own_files`]), and only what
+//! was written under the name that they have ([`symbols::sealed`]).
+//!
+//! What is in the cache is told by names ([`contents`]), and goes when it is too much
+//! ([`removal`]).
+
+mod contents;
+mod removal;
+mod version;
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -15,7 +23,16 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, refused};
 
-pub use symbols::own_files::{read, write};
+pub(crate) use contents::name;
+pub use contents::{Entry, Kind, Maker, all};
+pub use removal::{Removed, clear, trim};
+pub(crate) use symbols::sealed::{read, write};
+pub(crate) use version::Version;
+
+/// Bytes of translations and names that are kept, if the user says nothing.
+pub(crate) const DEFAULT_LIMIT: u64 = 2 << 30;
+/// What the user sets to say how much is kept.
+pub const LIMIT_VARIABLE: &str = "STROBE_CACHE_LIMIT";
 
 /// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -35,6 +52,37 @@ pub fn folder_or_why() -> Result<PathBuf> {
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
     let Some(base) = base else { return refused("neither XDG_CACHE_HOME nor HOME is set") };
     trusted(&base.join("strobe"))
+}
+
+/// Returns the bytes of translations and names that are kept: what `STROBE_CACHE_LIMIT` says, or
+/// 2 GiB.
+///
+/// # Errors
+/// If what it says is no size.
+pub fn limit() -> Result<u64> {
+    let Some(text) = std::env::var_os(LIMIT_VARIABLE) else { return Ok(DEFAULT_LIMIT) };
+    text.to_str().and_then(size).map_or_else(|| refused(format!("{LIMIT_VARIABLE}: {SIZE_HELP}")), Ok)
+}
+
+/// What is said of a text that is no size.
+pub const SIZE_HELP: &str = "give a number of bytes such as 500M, 2G, 1.5GiB, or 0";
+
+/// Parses a number of bytes; units are powers of 1024.
+#[must_use]
+pub fn size(text: &str) -> Option<u64> {
+    const LARGEST: f64 = (1u64 << 60) as f64;
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let unit = unit.to_ascii_lowercase();
+    let shift = match unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit) {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    let bytes = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
+    (0.0..=LARGEST).contains(&bytes).then_some(bytes as u64)
 }
 
 /// A folder of the user where everybody has one, for when there is no cache.
@@ -99,6 +147,24 @@ mod tests {
     }
 
     const NOBODY: u32 = 65534;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("12", 12),
+            ("500M", 500 << 20),
+            ("2g", 2 << 30),
+            ("1.5 GiB", 3 << 29),
+            ("64kB", 64 << 10),
+            ("7B", 7),
+        ] {
+            assert_eq!(size(text), Some(bytes), "{text}");
+        }
+        for bad in ["", "G", "-1", "1X", "1GG", "1e9G", "nan", "2 3", "ib"] {
+            assert_eq!(size(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn folders_that_others_can_write_to_are_refused_by_name() {

@@ -41,6 +41,7 @@ mod threads;
 mod translation;
 mod unwind;
 mod wake;
+pub mod warm;
 
 pub use bursts::check::Findings;
 pub use bursts::tally::{Cost, Tally, Yields, end_reason_name, outcome_name};

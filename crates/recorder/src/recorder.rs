@@ -21,7 +21,6 @@ use crate::plan::{BurstProbe, Bursts, Counted, Mode, Plan, Sampling};
 use crate::requests::Requests;
 use crate::runtime_file;
 use crate::session::{SHORTEST_NAP, Session, interval_ns};
-use crate::translation;
 
 /// Longest time that translations for the next run are waited for.
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
@@ -300,7 +299,7 @@ impl Recorded {
     #[must_use]
     pub fn close(self) -> (RunFacts, Option<String>) {
         let Recorded { profile, mut facts, session, cpu_before, .. } = self;
-        translation::clean_cache();
+        session.translator.trim_cache();
         let (mut recording, mut error) = session.close();
         // All of that is strobe's own, so its time is taken as late as can be.
         drop(profile);

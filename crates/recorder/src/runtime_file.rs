@@ -7,17 +7,38 @@
 
 use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use symbols::own_files;
 
 use crate::cache;
 use crate::error::{Error, Result, refused};
 
 const RUNTIME: &[u8] = include_bytes!(env!("STROBE_RUNTIME"));
 
+const PREFIX: &str = "runtime-";
+const SUFFIX: &str = ".so";
+
+/// Returns the name of the runtime that this strobe carries.
+pub fn name() -> String {
+    static HASH: OnceLock<u64> = OnceLock::new();
+    let hash = HASH.get_or_init(|| {
+        let mut hasher = std::hash::DefaultHasher::new();
+        RUNTIME.hash(&mut hasher);
+        hasher.finish()
+    });
+    format!("{PREFIX}{hash:016x}{SUFFIX}")
+}
+
+/// Returns whether some strobe's runtime has this name.
+pub fn is_name(name: &str) -> bool {
+    let hash = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+    hash.is_some_and(|hash| hash.len() == 16 && u64::from_str_radix(hash, 16).is_ok())
+}
+
 /// Where the runtime is, for `LD_PRELOAD`.
 pub fn install() -> Result<PathBuf> {
-    let mut hasher = std::hash::DefaultHasher::new();
-    RUNTIME.hash(&mut hasher);
-    let name = format!("runtime-{:016x}.so", hasher.finish());
+    let name = name();
     let install_in = |folder: Result<PathBuf>| install_in(&folder?, &name);
     install_in(cache::folder_or_why()).or_else(|first| {
         install_in(cache::temporary_folder()).map_err(|second| {
@@ -36,8 +57,9 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf> {
             folder.display()
         ));
     }
-    if cache::read(&path).ok().as_deref() != Some(RUNTIME) {
-        cache::write(&path, RUNTIME).map_err(Error::io(path.display()))?;
+    match own_files::read_open(&path) {
+        Ok((bytes, file)) if bytes == RUNTIME => own_files::mark_used(&file),
+        _ => own_files::write(&path, RUNTIME).map_err(Error::io(path.display()))?,
     }
     Ok(path)
 }

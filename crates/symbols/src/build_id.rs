@@ -9,7 +9,10 @@ use object::{Object as _, ReadCache};
 
 use crate::cache::BuildIdText;
 
-/// The build-id of an ELF file, without reading all of it.
+/// Returns the build-id of an ELF file, without reading all of it.
+///
+/// # Errors
+/// If it cannot be read, or is no such file.
 pub fn build_id_of(path: &Path) -> io::Result<Option<BuildIdText>> {
     // Opening a named pipe would wait for a writer that never comes.
     if !fs::metadata(path)?.is_file() {

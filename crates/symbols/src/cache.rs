@@ -1,7 +1,8 @@
 //! Tables on disk, one file for each build of a module.
 //!
 //! The name of a file is the build-id, so that answers stay right when the module moves, and stay
-//! there when it is gone. A module without build-id goes by its path, size and time of change.
+//! there when it is gone. A module without build-id goes by its path, size and time of change. What
+//! is not whole, or lies under another name, is not read ([`crate::sealed`]).
 //!
 //! Several runs may want to extend one table. Each writes a file of its own and renames it, so that
 //! a reader sees the old table or the new one; a lock makes them take turns with reading, adding
@@ -14,10 +15,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::own_files;
 use crate::table::{Table, TableBuilder};
+use crate::{own_files, sealed};
 
-/// Bytes of tables that are kept.
+/// Bytes of tables that are kept by themselves; whoever has the folder may keep less.
 const MAX_BYTES: u64 = 1 << 30;
 
 const LOCK_NAME: &str = ".lock";
@@ -81,7 +82,7 @@ impl Cache {
     }
 
     pub fn load(&self, key: &CacheKey) -> Option<Table> {
-        Table::from_bytes(own_files::read(&self.path(key)).ok()?)
+        Table::from_bytes(sealed::read(&self.path(key)).ok()?)
     }
 
     /// Keeps a table, with what others have added to the file in the meantime.
@@ -96,7 +97,7 @@ impl Cache {
             _ => Some(table.clone()),
         };
         if let Some(merged) = merged {
-            let _ = own_files::write(&self.path(key), merged.as_bytes());
+            let _ = sealed::write(&self.path(key), merged.as_bytes());
         }
         keep_below(&self.0, MAX_BYTES);
     }
@@ -113,7 +114,7 @@ fn merge(table: &Table, other: &Table) -> Option<Table> {
     builder.finish(&table.origin())
 }
 
-/// Removes the files that were written longest ago until the rest is within the limit.
+/// Removes the files that were used longest ago until the rest is within the limit.
 pub fn keep_below(folder: &Path, max_bytes: u64) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let files = entries.filter_map(|entry| {

@@ -24,6 +24,7 @@ use crate::cache::{BuildIdText, keep_below};
 use crate::debuginfod::client::Client;
 use crate::error::Error;
 use crate::options::Options;
+use crate::own_files;
 use crate::progress::{Progress, Step};
 
 /// Bytes of downloads that are kept.
@@ -52,6 +53,7 @@ impl Debuginfod {
     pub fn fetch(&self, build_id: &BuildIdText) -> (Option<PathBuf>, Vec<Error>) {
         let kept = self.folder.join(format!("{}.debug", build_id.as_str()));
         if build_id_of(&kept).ok().flatten().as_ref() == Some(build_id) {
+            let _ = own_files::open(&kept).map(|file| own_files::mark_used(&file));
             return (Some(kept), Vec::new());
         }
         let mut faults = Vec::new();

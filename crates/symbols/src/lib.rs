@@ -26,12 +26,14 @@ mod module;
 mod options;
 pub mod own_files;
 mod progress;
+pub mod sealed;
 mod source;
 mod symbolizer;
 mod table;
 
 pub use archived::{ArchivedFiles, DEBUG_SUFFIX, FOLDER};
 pub use brief::brief;
+pub use build_id::build_id_of;
 pub use cache::BuildIdText;
 pub use error::Error;
 pub use files::Status;

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -21,23 +22,39 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Reads such a file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_open(path).map(|(bytes, _)| bytes)
+}
+
+/// Reads such a file and returns it, too.
+pub fn read_open(path: &Path) -> io::Result<(Vec<u8>, File)> {
     let mut file = open(path)?;
     let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok((bytes, file))
+}
+
+/// Makes the time of change of an own file that of its last use. Where that cannot be, the file
+/// only looks older than it is.
+pub fn mark_used(file: &File) {
+    let _ = file.set_modified(SystemTime::now());
 }
 
 /// Writes a file so that readers see the old one or the new one. Whatever has its name is replaced.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_parts(path, &[bytes])
+}
+
+/// The same, with bytes from several places.
+pub(crate) fn write_parts(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().display();
     // Containers that share the folder have processes with the same number.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let temporary = path.with_file_name(format!(".{}.{now}.{name}.tmp", std::process::id()));
     let write = || {
         let mut file = options(OpenOptions::new().write(true).create_new(true)).open(&temporary)?;
         // Whatever the user keeps from others by default.
         file.set_permissions(Permissions::from_mode(FILE_MODE))?;
-        file.write_all(bytes)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
         fs::rename(&temporary, path)
     };
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))

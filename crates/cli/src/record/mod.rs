@@ -53,6 +53,9 @@ pub fn run(props: &RecordProps, cpu_before: Duration) -> Result<ExitCode> {
     {
         warn(&format!("nothing is kept for the next run: {why}"));
     }
+    if let Err(why) = recorder::cache::limit() {
+        warn(&why.to_string());
+    }
     let manner = Manner { runs_alone_first: props.perturbation, cpu_before, ignored_signals };
     let plan = plan::plan(props, program);
     let command = plan.command_line();

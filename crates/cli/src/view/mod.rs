@@ -24,7 +24,7 @@ mod paths;
 mod paths_text;
 pub mod props;
 mod subject;
-mod table;
+pub mod table;
 mod tree_statistics;
 mod values;
 

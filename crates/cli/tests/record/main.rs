@@ -22,6 +22,7 @@ mod exact;
 mod frames;
 mod full_trace;
 mod gdb;
+mod kept;
 mod left_alone;
 mod mishaps;
 mod own_cost;

@@ -22,6 +22,7 @@ use store::Recording;
 use store::path_trace::file::Writer;
 use wire::control::TickSource;
 
+pub use self::modules::is_volatile;
 pub use self::nap::SHORTEST_NAP;
 use self::processes::Followed;
 use self::writing::Writing;
@@ -107,13 +108,7 @@ impl Session {
         requests: Requests,
     ) -> Result<Session> {
         let guide = plan.mode.guide().map(|file| Guide::read(&file.path, file.is_flipped)).transpose()?;
-        let selector = plan.noting.as_ref().and_then(|noting| noting.selector.clone());
-        let content = Content {
-            probe: plan.mode.probe(),
-            checking_probe: plan.mode.checking_probe(),
-            events: plan.events(),
-            selector,
-        };
+        let content = Content::of(&plan);
         let n_threads = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
         let keeps_flow = plan.mode.keeps_flow();
         let guide = guide.unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Modules of the processes of a recording: which there are, which may have copies, and what became
 //! of their translations.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use attach::MappedModule;
@@ -82,10 +83,7 @@ impl Session {
         if is_filtered {
             return Some("left out by --module".to_owned());
         }
-        // libc unloads these by itself, past the function that the runtime watches.
-        let is_volatile =
-            module.path.components().any(|part| part.as_os_str() == "gconv") || name.starts_with("libnss_");
-        is_volatile.then(|| "libc may unload it at any time".to_owned())
+        is_volatile(&module.path).then(|| "libc may unload it at any time".to_owned())
     }
 
     pub(super) fn take_translations(&mut self) {
@@ -126,6 +124,12 @@ impl Session {
             }
         }
     }
+}
+
+/// Returns whether libc unloads a library by itself, past the function that the runtime watches.
+pub fn is_volatile(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.components().any(|part| part.as_os_str() == "gconv") || name.starts_with("libnss_")
 }
 
 /// The program first, then libc, then small before large.

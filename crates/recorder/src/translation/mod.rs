@@ -3,8 +3,8 @@
 //!
 //! A cached copy is trusted only if it was made by this very `strobe` from a file with the same
 //! build-id (or, without one, the same path, size and time) under the same settings; all of that is
-//! in its name; and if nobody else can have written it ([`crate::cache`]). Anything wrong with the
-//! cache means translating anew.
+//! in its name; if it is whole and was written under that name; and if nobody else can have written
+//! it ([`crate::cache`]). Anything wrong with the cache means translating anew.
 
 pub mod block_index;
 pub mod code;
@@ -15,10 +15,11 @@ pub mod work;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{Hash as _, Hasher as _};
+use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,13 +35,15 @@ use sampling::selector::Selector;
 use self::block_index::BlockIndex;
 use self::code::module_code;
 use self::guide::Guide;
-use crate::cache;
+use crate::cache::{self, Version};
 use crate::error::{Result, refused};
+use crate::plan::{Mode, Plan};
 use crate::threads::Threads;
 use crate::unwind::UnwindSections;
 
-/// Bytes of the cache that are kept when it is cleaned.
-const CACHE_LIMIT_BYTES: u64 = 2 << 30;
+/// What files of copies end in, and those of control flow.
+const COPY: &str = "copy";
+const CODE: &str = "code";
 
 /// A module, ready to be placed in any number of processes.
 #[derive(Debug)]
@@ -94,6 +97,10 @@ pub struct Translator {
     n_threads: NonZeroUsize,
     /// Pieces of work done.
     n_done: AtomicU32,
+    /// Something was to be written to the cache.
+    has_news: AtomicBool,
+    /// Why the first thing that could not be written was not.
+    unwritten: OnceLock<io::Error>,
     known: Mutex<HashMap<FileKey, Arc<Mutex<Option<Known>>>>>,
 }
 
@@ -108,6 +115,20 @@ pub struct Content {
     pub selector: Option<Selector>,
 }
 
+impl Content {
+    /// Returns what copies record for a plan.
+    pub fn of(plan: &Plan) -> Content {
+        let selector = plan.noting.as_ref().and_then(|noting| noting.selector.clone());
+        Content { events: plan.events(), selector, ..Content::of_mode(&plan.mode) }
+    }
+
+    /// Returns what copies record in a mode, if no values are noted beside.
+    pub fn of_mode(mode: &Mode) -> Content {
+        let (probe, checking_probe) = (mode.probe(), mode.checking_probe());
+        Content { probe, checking_probe, events: emit::Events::NONE, selector: None }
+    }
+}
+
 type Known = std::result::Result<Arc<Translation>, String>;
 
 impl Translator {
@@ -119,12 +140,38 @@ impl Translator {
         n_threads: NonZeroUsize,
     ) -> Translator {
         let cache = use_cache.then(cache::folder).flatten();
-        Translator { cache, content, keeps_flow, guide, n_threads, n_done: AtomicU32::new(0), known: Mutex::default() }
+        Translator {
+            cache,
+            content,
+            keeps_flow,
+            guide,
+            n_threads,
+            n_done: AtomicU32::new(0),
+            has_news: AtomicBool::new(false),
+            unwritten: OnceLock::new(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Keeps the cache within its limit, if it has grown.
+    pub fn trim_cache(&self) {
+        if let Some(folder) = self.cache.as_ref().filter(|_| self.has_news.load(Ordering::Relaxed)) {
+            let limit = cache::limit().unwrap_or(cache::DEFAULT_LIMIT);
+            cache::trim(folder, limit);
+        }
     }
 
     /// Whether the translation was made now and is in the cache for the next run.
     pub fn has_cached(&self, translation: &Translation) -> bool {
         self.cache.is_some() && !translation.from_cache
+    }
+
+    /// Returns whether there was anything to write to the cache.
+    ///
+    /// # Errors
+    /// If it could not be written.
+    pub fn written(self) -> io::Result<bool> {
+        self.unwritten.into_inner().map_or(Ok(self.has_news.into_inner()), Err)
     }
 
     /// A number that changes as long as translating gets on.
@@ -186,8 +233,7 @@ impl Translator {
         let time = started.elapsed();
         for (probe, copy) in [(Some(probe), Some(&copy)), (checking_probe, checking.as_ref())] {
             if let (Some(path), Some(copy)) = (probe.and_then(cached_at), copy) {
-                // A cache that cannot be written only makes the next run slower.
-                let _ = cache::write(&path, &copy.to_bytes());
+                self.keep(&path, &copy.to_bytes());
             }
         }
         Ok(Translation::new(build_id, Copies { copy, checking }, Some(flow), time))
@@ -203,9 +249,11 @@ impl Translator {
         let threads = self.threads();
         let source = Source::open(key)?;
         let name = self.cache_name(key, translation.build_id.as_deref(), &source, self.content.probe);
-        let cached_at = self.cache.as_ref().map(|folder| folder.join(name).with_extension("code"));
+        let cached_at = self.cache.as_ref().map(|folder| folder.join(name).with_extension(CODE));
         let cached = cached_at.as_ref().and_then(|path| cache::read(path).ok());
-        if let Some(code) = cached.and_then(|bytes| ModuleCode::from_bytes(&bytes).ok()).filter(|_| !self.keeps_flow) {
+        let cached = cached.and_then(|bytes| ModuleCode::from_bytes(&bytes).ok());
+        let is_cached = cached.is_some();
+        if let Some(code) = cached.filter(|_| !self.keeps_flow) {
             translation.code.get_or_init(|| Arc::new(code));
             return Ok(());
         }
@@ -221,8 +269,8 @@ impl Translator {
             }
         };
         let code = module_code(&image, &flow, &threads);
-        if let Some(path) = cached_at {
-            let _ = cache::write(&path, &code.to_bytes());
+        if let Some(path) = cached_at.filter(|_| !is_cached) {
+            self.keep(&path, &code.to_bytes());
         }
         translation.code.get_or_init(|| Arc::new(code));
         if self.keeps_flow {
@@ -243,6 +291,18 @@ impl Translator {
         Image::parse(&bytes).map(|image| code::stated_functions(&image)).unwrap_or_default()
     }
 
+    /// Keeps something for later runs. A cache that cannot be written only makes them slower.
+    fn keep(&self, path: &Path, bytes: &[u8]) {
+        if !self.has_news.swap(true, Ordering::Relaxed)
+            && let Some(folder) = &self.cache
+        {
+            Version::sign(folder);
+        }
+        if let Err(error) = cache::write(path, bytes) {
+            self.unwritten.get_or_init(|| error);
+        }
+    }
+
     fn cache_name(&self, key: &FileKey, build_id: Option<&str>, source: &Source, probe: emit::Probe) -> String {
         let mut hasher = std::hash::DefaultHasher::new();
         match build_id {
@@ -251,11 +311,10 @@ impl Translator {
         }
         // The same build-id with another size is another file, whatever it claims.
         let Content { events, selector, .. } = &self.content;
-        (source.len, key.cluster, probe, events, own_identity()).hash(&mut hasher);
+        (source.len, key.cluster, probe, events).hash(&mut hasher);
         selector.as_ref().map(Selector::to_string).hash(&mut hasher);
         self.guide.identity(&key.path, build_id).hash(&mut hasher);
-        let name = key.path.file_name().unwrap_or_default().to_string_lossy();
-        format!("{name}-{:016x}.copy", hasher.finish())
+        cache::name(&key.path, hasher.finish(), COPY)
     }
 
     /// Everything translated so far, failures with their reasons.
@@ -364,33 +423,4 @@ fn kernel_code() -> Result<Vec<u8>> {
     let mut bytes = vec![0; end.saturating_sub(start) as usize];
     File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
     Ok(bytes)
-}
-
-/// Tells one build of strobe from another.
-fn own_identity() -> (u64, i64, i64) {
-    let metadata = fs::metadata("/proc/self/exe");
-    metadata.map_or((0, 0, 0), |file| (file.len(), file.mtime(), file.mtime_nsec()))
-}
-
-/// Removes the files that were written longest ago until the rest is within the limit.
-pub fn clean_cache() {
-    let Some(entries) = cache::folder().and_then(|folder| fs::read_dir(folder).ok()) else { return };
-    let mut files: Vec<(std::time::SystemTime, u64, PathBuf)> = entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let metadata = entry.metadata().ok()?;
-            let is_copy = entry.path().extension().is_some_and(|extension| extension == "copy" || extension == "code");
-            is_copy.then(|| (metadata.modified().unwrap_or(std::time::UNIX_EPOCH), metadata.len(), entry.path()))
-        })
-        .collect();
-    files.sort();
-    let mut total: u64 = files.iter().map(|(_, len, _)| len).sum();
-    for (_, len, path) in files {
-        if total <= CACHE_LIMIT_BYTES {
-            break;
-        }
-        if fs::remove_file(path).is_ok() {
-            total -= len;
-        }
-    }
 }
