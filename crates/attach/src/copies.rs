@@ -387,7 +387,6 @@ fn fill(memory: &SharedMemory, range: Range<u64>, mut words: impl Iterator<Item 
 
 fn run_words(run: &Run) -> [u64; 2] {
     let [a, b, c, d] = run.save_end;
-    let [e, f] = run.reserved;
-    let second = u64::from_le_bytes([run.kind, run.saves, a, b, c, d, e, f]);
+    let second = u64::from_le_bytes([run.kind, run.saves, a, b, c, d, run.writes, run.reserved]);
     [u64::from(run.copy) | u64::from(run.original) << 32, second]
 }

@@ -46,7 +46,7 @@ pub(super) fn has_unusual_prefix(bytes: &[u8]) -> bool {
     prefixes.any(|byte| !matches!(byte, 0x40..=0x4f | 0x64 | 0xf2 | 0x3e))
 }
 
-fn may_copy(insn: &Instruction) -> bool {
+pub(super) fn may_copy(insn: &Instruction) -> bool {
     let is_segment = |register| matches!(register, Register::GS | Register::SS);
     let touches_segment =
         insn.segment_prefix() == Register::GS || is_segment(insn.op0_register()) || is_segment(insn.op1_register());

@@ -1,10 +1,11 @@
 //! Whether a copy notes what it must, and nothing else.
 //!
-//! Behind a load the walk to the next twin must have appended an event: the program's value of the
-//! register that was loaded, under the site of the load. Where the walk ends at an instruction, it
-//! must then have appended what is to be noted before that ([`expected`]). After each event it must
-//! have looked whether the buffer is full. A full buffer ends a burst; in a copy that is never left
-//! it leads to the gate with the place to come back to in `twin`: the walk goes on there.
+//! Behind a move to a whole register the walk to the next twin must have appended an event: the
+//! program's value of the register that was loaded, under the site of the load. Where the walk ends
+//! at an instruction, it must then have appended what is to be noted before that ([`expected`]),
+//! above all what it is about to read: the same bytes, by the same registers. After each event it
+//! must have looked whether the buffer is full. A full buffer ends a burst; in a copy that is never
+//! left it leads to the gate with the place to come back to in `twin`: the walk goes on there.
 
 mod expected;
 
@@ -18,7 +19,7 @@ use wire::thread::offset;
 
 use super::block::Site;
 use super::exact::{Known, Record};
-use super::index::{loaded, offset_of};
+use super::index::{Index, loaded, offset_of};
 use super::liveness::Set;
 use super::module::Module;
 use super::state::{Flags, Needs, Point, RAX, RCX, State, Value};
@@ -33,8 +34,8 @@ pub(super) enum Origin {
     /// The program's register.
     Register(usize),
     /// What is in memory.
-    Loaded(Operand),
-    /// The address of that.
+    Loaded(Read),
+    /// The address of an operand.
     Address(Operand),
     /// One of two addresses: `taken` if the program's flags say so.
     Outcome { condition: ConditionCode, taken: u64, behind: u64 },
@@ -50,6 +51,37 @@ pub(super) struct Operand {
     displacement: u64,
 }
 
+/// What is read from memory: at an operand, relative to `fs` or not, so many bytes, of which at
+/// most eight go on, extended by zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Read {
+    pub operand: Operand,
+    pub has_fs: bool,
+    pub n_bytes: u8,
+    /// Whether a page fault counts as one of a write.
+    pub is_written: bool,
+}
+
+impl Read {
+    /// What is read by an instruction of the copy that only moves it to a register.
+    fn by_move(index: &Index<'_>, insn: &Instruction) -> Option<Read> {
+        let n_bytes = match insn.code() {
+            Code::Movzx_r32_rm8 => 1,
+            Code::Movzx_r32_rm16 => 2,
+            Code::Mov_r32_rm32 => 4,
+            Code::Mov_r64_rm64 => 8,
+            _ => return None,
+        };
+        let has_fs = insn.memory_segment() == Register::FS;
+        let is_written = match index.run(offset_of(insn.ip()))?.writes {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Read { operand: Operand::of_any_size(insn)?, has_fs, n_bytes, is_written })
+    }
+}
+
 impl Operand {
     /// A register and a displacement.
     pub fn at(base: Register, displacement: i64) -> Operand {
@@ -62,12 +94,22 @@ impl Operand {
         Operand { displacement: self.displacement.wrapping_add_signed(distance), ..self }
     }
 
+    /// The operand of an instruction, without a segment and with whole registers.
     pub fn of(insn: &Instruction) -> Option<Operand> {
-        let is_plain = |register: Register| register == Register::None || register.is_gpr64();
-        let (base, index) = (insn.memory_base(), insn.memory_index());
         let has_segment = matches!(insn.memory_segment(), Register::FS | Register::GS);
-        let is_known = (is_plain(base) || base == Register::RIP) && is_plain(index) && !has_segment;
-        is_known.then_some(Operand {
+        Operand::of_any_size(insn).filter(|operand| !has_segment && !operand.is_short())
+    }
+
+    /// The same relative to `fs`, too, and with registers of 32 bits.
+    pub fn of_any_size(insn: &Instruction) -> Option<Operand> {
+        let (base, index) = (insn.memory_base(), insn.memory_index());
+        let has_registers = |is_right: fn(Register) -> bool| {
+            [base, index].into_iter().all(|register| register == Register::None || is_right(register))
+        };
+        let is_known = has_registers(Register::is_gpr64)
+            || has_registers(Register::is_gpr32)
+            || base == Register::RIP && index == Register::None;
+        (is_known && insn.memory_segment() != Register::GS).then_some(Operand {
             base,
             index,
             // Without an index, an encoding may still have one.
@@ -76,14 +118,19 @@ impl Operand {
         })
     }
 
+    /// Whether its registers, and the address, have 32 bits.
+    fn is_short(self) -> bool {
+        [self.base, self.index].into_iter().any(Register::is_gpr32)
+    }
+
     pub fn registers(self) -> impl Iterator<Item = usize> {
-        [self.base, self.index].into_iter().filter(|register| register.is_gpr64()).map(Register::number)
+        [self.base, self.index].into_iter().filter(|register| register.is_gpr()).map(Register::number)
     }
 }
 
-/// The most events of one walk: all arguments, a load, and the three kinds that can come together
-/// before an instruction.
-const MAX_EVENTS: usize = 10;
+/// The most events of one walk: all arguments, a load behind an instruction, and the four kinds
+/// that can come together before one.
+const MAX_EVENTS: usize = 11;
 
 /// Events on their way into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -184,7 +231,7 @@ impl Walker<'_, '_> {
 }
 
 /// Executes an instruction that has to do with events; `None` if it has no meaning here.
-pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
+pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
     if insn.segment_prefix() == Register::GS {
         return field(state, insn);
     }
@@ -203,7 +250,12 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
         Code::Mov_rm64_r64 if state.registers[register(1)?] == Value::Program => {
             state.registers[register(0)?] = Value::Noted(Origin::Register(register(1)?));
         }
-        Code::Mov_r64_rm64 | Code::Lea_r64_m if may_make(state, pending, insn) => make(state, insn)?,
+        Code::Lea_r64_m if may_make(state, pending, insn) => make(state, insn)?,
+        Code::Mov_r64_rm64 | Code::Mov_r32_rm32 | Code::Movzx_r32_rm16 | Code::Movzx_r32_rm8
+            if insn.op1_kind() == OpKind::Memory =>
+        {
+            read(index, state, pending, insn)?;
+        }
         Code::Lea_r64_m if may_make_other(state, insn) => {
             state.registers[RCX] = Value::Noted(Origin::Address(Operand::of(insn)?));
         }
@@ -215,28 +267,43 @@ pub(super) fn step(state: &mut State, pending: &Pending, insn: &Instruction) -> 
     Some(Step::Next)
 }
 
-/// Whether a probe is about to make what it appends, in `rax`: it has saved what it needs and done
+/// Whether a probe is about to make an address, in `rax`: it has saved what it needs and done
 /// nothing else.
 fn may_make(state: &State, pending: &Pending, insn: &Instruction) -> bool {
-    let is_arrived = match *pending {
-        Pending::Nothing => true,
-        Pending::PushNext { next } | Pending::SystemCall { next, .. } => state.point == Point::At(next),
-        _ => false,
-    };
     let is_saved = [(RAX, state.fields.saved_rax), (RCX, state.fields.saved_rcx)].into_iter().all(|(number, saved)| {
         let value = state.registers[number];
         state.is_right(number, value) && saved == value
     });
     let is_operand = insn.op0_register() == Register::RAX && insn.op1_kind() == OpKind::Memory;
-    is_arrived && is_saved && is_operand && state.why.is_none() && !state.event.is_made
+    is_saved && is_operand && may_begin(state, pending)
 }
 
-/// Makes what is appended: reads memory, or finds an address.
+/// Whether the program is where a probe can begin to note something.
+fn may_begin(state: &State, pending: &Pending) -> bool {
+    let is_arrived = match *pending {
+        Pending::Nothing => true,
+        Pending::PushNext { next } | Pending::SystemCall { next, .. } => state.point == Point::At(next),
+        _ => false,
+    };
+    is_arrived && state.why.is_none() && !state.event.is_made
+}
+
+/// Makes what is appended: finds an address.
 fn make(state: &mut State, insn: &Instruction) -> Option<()> {
     let operand = Operand::of(insn)?;
     operand.registers().all(|number| state.registers[number] == Value::Program).then_some(())?;
-    let origin = if insn.code() == Code::Lea_r64_m { Origin::Address(operand) } else { Origin::Loaded(operand) };
-    state.registers[RAX] = Value::Noted(origin);
+    state.registers[RAX] = Value::Noted(Origin::Address(operand));
+    state.event.is_made = true;
+    Some(())
+}
+
+/// Makes what is appended: reads memory, into a register that nobody needs, or that is saved. That
+/// it is restored is seen where the walk ends.
+fn read(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<()> {
+    let to = insn.op0_register().full_register();
+    let read = Read::by_move(index, insn).filter(|_| may_begin(state, pending) && to != Register::RSP)?;
+    read.operand.registers().all(|number| state.registers[number] == Value::Program).then_some(())?;
+    state.registers[to.number()] = Value::Noted(Origin::Loaded(read));
     state.event.is_made = true;
     Some(())
 }

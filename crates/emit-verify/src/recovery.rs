@@ -9,6 +9,9 @@ use super::state::{Fields, InHand, RAX, RCX, RDX, State, Value};
 /// the program is, with everything that is live there.
 pub(super) fn is_right(run: &Run, into: u32, state: &State) -> bool {
     let original = Original(run.original);
+    if run.writes != 0 && run.kind != kind::PROBE {
+        return false;
+    }
     let mut recovered = state.in_hand();
     // These two are taken back or on to where another rule holds, which is walked through, too.
     match run.kind {

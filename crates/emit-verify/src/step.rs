@@ -32,7 +32,7 @@ pub(super) enum Step {
 /// Executes one instruction; `None` if it is not allowed.
 pub(super) fn step(index: &Index<'_>, state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Step> {
     if !index.copy.events().is_empty()
-        && let Some(step) = events::step(state, pending, insn)
+        && let Some(step) = events::step(index, state, pending, insn)
     {
         return Some(step);
     }

@@ -311,7 +311,7 @@ impl<'a, 'data> Walker<'a, 'data> {
     /// Whether the rule at the twin of an instruction is that of the program's own state.
     pub fn check_recovery_at_twin(&self, at: u32, original: Original) -> Result<(), Fault> {
         let run = self.index.run(at).ok_or(Fault::Recovery { at })?;
-        if run.kind == kind::STRAIGHT && run.original.wrapping_add(at - run.copy) == original.0 {
+        if run.kind == kind::STRAIGHT && run.writes == 0 && run.original.wrapping_add(at - run.copy) == original.0 {
             return Ok(());
         }
         self.check_recovery(at, &State::clean(Point::At(original), Needs::ALL))

@@ -129,7 +129,7 @@ impl Chunk {
 
     /// From here on, recovery follows this rule. A run that would be empty gives way to the next.
     pub fn begin_run(&mut self, kind: u8, original: Original, saves: u8, save_end: [u8; 4]) {
-        let run = Run { copy: self.position(), original: original.0, kind, saves, save_end, reserved: [0; 2] };
+        let run = Run { copy: self.position(), original: original.0, kind, saves, save_end, writes: 0, reserved: 0 };
         match self.runs.last_mut() {
             Some(last) if last.copy == run.copy => *last = run,
             _ => self.runs.push(run),

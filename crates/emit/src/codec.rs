@@ -22,7 +22,7 @@ use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
 /// Changes with the format, and with any code that translation writes.
-const VERSION: u64 = 18;
+const VERSION: u64 = 19;
 const HEADER_WORDS: usize = 19;
 const N_COUNTERS: usize = 14;
 const CHECKSUM_BYTES: usize = 8;
@@ -356,12 +356,12 @@ impl Writer {
     }
 
     fn run(&mut self, run: &Run) {
-        let Run { copy, original, kind, saves, save_end, reserved } = *run;
+        let Run { copy, original, kind, saves, save_end, writes, reserved } = *run;
         self.dword(copy);
         self.dword(original);
         self.0.extend_from_slice(&[kind, saves]);
         self.0.extend_from_slice(&save_end);
-        self.0.extend_from_slice(&reserved);
+        self.0.extend_from_slice(&[writes, reserved]);
     }
 
     fn stretch(&mut self, stretch: &Stretch) {
@@ -413,9 +413,9 @@ fn dwords_of(bytes: &[u8; 16]) -> [u32; 4] {
 
 fn run(bytes: &[u8; RUN_BYTES]) -> Result<Run, Error> {
     let [copy, original, ..] = dwords_of(bytes);
-    let [.., kind, saves, end_0, end_1, end_2, end_3, reserved_0, reserved_1] = *bytes;
+    let [.., kind, saves, end_0, end_1, end_2, end_3, writes, reserved] = *bytes;
     let save_end = [end_0, end_1, end_2, end_3];
-    Ok(Run { copy, original, kind, saves, save_end, reserved: [reserved_0, reserved_1] })
+    Ok(Run { copy, original, kind, saves, save_end, writes, reserved })
 }
 
 fn stretch(bytes: &[u8; STRETCH_BYTES]) -> Result<Stretch, Error> {

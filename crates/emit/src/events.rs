@@ -1,8 +1,8 @@
 //! Probes that note what instructions load, and other values ([`wire::events`]).
 //!
-//! The probe of a load follows its instruction, at the next twin point, and appends the register
-//! that was loaded. It needs a register for the place in the buffer; a full buffer shows by the
-//! place becoming 0:
+//! The probe of a move to a whole register follows its instruction, at the next twin point, and
+//! appends the register that was loaded. It needs a register for the place in the buffer; a full
+//! buffer shows by the place becoming 0:
 //!
 //! | flags dead | flags alive |
 //! |---|---|
@@ -35,10 +35,22 @@
 //! The tag, between site and `add`, is written unless it is 0: places ahead of the last event are
 //! empty.
 //!
-//! **Before an instruction** goes what it would change itself: arguments, addresses, targets and
-//! method tables. What is in a register is noted as above; an operand in memory, or its address, is
-//! first loaded into `rax`, which is saved, with flags as if alive. If that faults, the
-//! instruction, which loads the same, is where the program finds itself.
+//! **Before an instruction** goes what it would change itself, and what it leaves in no register:
+//! arguments, addresses, targets, method tables, and most of what is loaded. What is in a register
+//! is noted as above. The address of an operand is first made in `rax`, which is saved, with flags
+//! as if alive. What lies in memory is first loaded into a dead register, or a saved one, extended
+//! by zeros:
+//!
+//! ```text
+//!     mov gs:[saved_rax], rax                          unless two registers are dead
+//!     mov v, operand                                   fs and all; movzx for one byte or two
+//!     mov r, gs:[next_event]                           and so on, with v as the value
+//! ```
+//!
+//! Nothing is read that the instruction would not read. If that faults, the instruction, which
+//! loads the same, is where the program finds itself, and the fault is of a write if it would write
+//! there. In a program with races, and in memory of a device, the instruction may find something
+//! else there than was noted.
 //!
 //! **Conditional jumps.** Where one goes on is an original address, as for computed jumps, and its
 //! own condition chooses it, while the flags are the program's:
@@ -55,16 +67,26 @@
 //! Jumps that depend on a counter in `rcx` have no such move. They are not noted, but counted
 //! ([`crate::Statistics::branches_not_noted`]).
 //!
-//! **Which loads.** Moves from memory to a whole general register, with or without extension. Loads
-//! of parts of registers, of vectors, and operands of arithmetic are not noted, but counted
-//! ([`crate::Statistics::loads_not_noted`]). A [`Selection`] leaves places out.
+//! **Which loads.** Every instruction that reads memory, once for each execution:
+//! * Moves to a whole general register, with or without extension: that register, behind them.
+//! * All others: what they read, before them, extended by zeros, and of more than eight bytes the
+//!   lowest eight. A vector has no other value that fits, and these are an element of it, or more,
+//!   which a hash would not be.
+//! * What the stack gives to pops, `leave` and returns is loaded, too: where registers and return
+//!   addresses are saved in memory by plain stores, plain loads bring them back.
+//!
+//! Not noted, but counted ([`crate::Statistics::loads_not_noted`]), are instructions of which only
+//! their execution shows what they read, or whether: repeated string instructions, gathers and what
+//! masks choose, bits of bit strings; those that read at two places (`cmps`) or no value (the state
+//! of the processor); and those with operands that a copy cannot name, or that it does not execute
+//! (`gs`). A [`Selection`] leaves places out.
 
 mod selection;
 pub(crate) mod sources;
 
 use flow::graph::BlockId;
 use flow::liveness::LiveSet;
-use iced_x86::{Code, Instruction, OpKind};
+use iced_x86::Instruction;
 use image::Svma;
 use wire::events::{EVENT_WORDS, EVENTS_END, Kind, SITE, TAG};
 use wire::recovery::{kind, saves};
@@ -74,10 +96,11 @@ use wire::thread::offset;
 use crate::asm::{Condition, Gpr, Label};
 use crate::chunk::{Chunk, Original};
 use crate::classify::{self, Body};
+use crate::exact::saving::{REGISTERS, begin_saving, keeps_flags, write_restore_registers};
 use crate::function::Function;
 use crate::{Probe, exits, probe};
 pub use selection::{Candidate, Selection};
-use sources::{Operand, Outcome, Source};
+use sources::{Operand, Outcome, Read, Source, Width};
 pub use wire::events::Kinds as Events;
 
 /// A probe that has filled the buffer.
@@ -97,30 +120,6 @@ pub(crate) const STORE_LEN: u8 = 9;
 /// Bytes of `jmp rel8` and `jmp rel32`.
 const SHORT_JUMP_LEN: u8 = 2;
 const JUMP_LEN: u8 = 5;
-
-/// The register that an instruction loads, if its value is noted.
-fn loaded_register(insn: &Instruction) -> Option<Gpr> {
-    use Code::{
-        Mov_r32_rm32, Mov_r64_rm64, Movsx_r32_rm8, Movsx_r32_rm16, Movsx_r64_rm8, Movsx_r64_rm16, Movsxd_r64_rm32,
-        Movzx_r32_rm8, Movzx_r32_rm16, Movzx_r64_rm8, Movzx_r64_rm16,
-    };
-    let is_load = matches!(
-        insn.code(),
-        Mov_r32_rm32
-            | Mov_r64_rm64
-            | Movzx_r32_rm8
-            | Movzx_r32_rm16
-            | Movzx_r64_rm8
-            | Movzx_r64_rm16
-            | Movsx_r32_rm8
-            | Movsx_r32_rm16
-            | Movsx_r64_rm8
-            | Movsx_r64_rm16
-            | Movsxd_r64_rm32
-    );
-    let is_from_memory = is_load && insn.op1_kind() == OpKind::Memory;
-    is_from_memory.then(|| Gpr(insn.op0_register().full_register().number() as u8))
-}
 
 impl Function<'_, '_> {
     /// What is alive behind each instruction of a block; nothing if no event needs to know.
@@ -146,10 +145,7 @@ impl Function<'_, '_> {
         if !self.module.events_at(self.original(Svma(insn.ip()))).has(Events::LOADS) {
             return false;
         }
-        let Some(value) = loaded_register(insn) else {
-            self.chunk.statistics.loads_not_noted += u64::from(sources::reads_memory(insn));
-            return false;
-        };
+        let Some(value) = sources::loaded_register(insn) else { return false };
         let (site, at) = (self.event_site(insn), self.original(Svma(insn.next_ip())));
         let live = live.unwrap_or(LiveSet::ALL_REGISTERS | LiveSet::ALL_FLAGS);
         write(self.chunk, Noted { value, site, at, tag: Kind::Load.tag() }, live);
@@ -171,6 +167,7 @@ impl Function<'_, '_> {
         };
         let (site, at) = (self.event_site(insn), self.original(Svma(insn.ip())));
         let mut is_any = false;
+        let mut is_load_noted = sources::loaded_register(insn).is_some();
         let mut is_branch_noted = false;
         for (kind, source) in arguments.into_iter().chain(sources::before(insn, events)) {
             let tag = kind.tag();
@@ -179,13 +176,23 @@ impl Function<'_, '_> {
                     write(self.chunk, Noted { value, site, at, tag }, live);
                     true
                 }
-                Source::Loaded(operand) => self.write_computed(LOAD, operand, Noted { value: Gpr::RAX, site, at, tag }),
-                Source::Address(operand) => self.write_computed(LEA, operand, Noted { value: Gpr::RAX, site, at, tag }),
+                Source::Loaded(read) => {
+                    let is_noted = self.write_read(read, Noted { value: Gpr::RAX, site, at, tag }, live);
+                    is_load_noted |= is_noted && kind == Kind::Load;
+                    is_noted
+                }
+                Source::Address(operand) => {
+                    self.write_operand_address(operand, Noted { value: Gpr::RAX, site, at, tag })
+                }
                 Source::Outcome(outcome) => {
                     is_branch_noted = self.write_outcome(outcome, Noted { value: Gpr::RAX, site, at, tag });
                     is_branch_noted
                 }
             };
+        }
+        if events.has(Events::LOADS) {
+            let (n_reads, _) = sources::places_read(insn);
+            self.chunk.statistics.loads_not_noted += u64::from(n_reads.saturating_sub(is_load_noted.into()));
         }
         let is_branch = events.has(Events::BRANCH_TARGETS) && sources::is_branch(insn);
         self.chunk.statistics.branches_not_noted += u64::from(is_branch && !is_branch_noted);
@@ -196,20 +203,53 @@ impl Function<'_, '_> {
         self.original(Svma(insn.ip())).0 | (self.module.options.cluster as u32) << RECORD_ADDRESS_BITS
     }
 
-    /// Notes what `opcode` makes of an operand. Whether it is in reach.
-    fn write_computed(&mut self, opcode: u8, operand: Operand, noted: Noted) -> bool {
-        let target = match operand {
-            Operand::At(at) => match self.module.distance(at) {
-                Some(target) => Some(target),
-                None => return false,
-            },
-            Operand::Registers(..) => None,
-        };
-        self.write_made(noted, &|chunk| match target {
-            Some(target) => write_address(chunk, opcode, Gpr::RAX, operand, target),
-            None => write_with_operand(chunk, opcode, Gpr::RAX, operand),
+    /// Notes the address of an operand. Whether it is in reach.
+    fn write_operand_address(&mut self, operand: Operand, noted: Noted) -> bool {
+        let Some(target) = self.target_of(operand) else { return false };
+        self.write_made(noted, &|chunk| {
+            write_with_operand(chunk, LEA, Gpr::RAX, operand);
+            set_target(chunk, target);
         });
         true
+    }
+
+    /// Notes what an instruction is about to read, where `live` is needed. Whether it is in reach.
+    fn write_read(&mut self, read: Read, noted: Noted, live: LiveSet) -> bool {
+        let Some(target) = self.target_of(read.operand) else { return false };
+        let [label, back] = [self.chunk.asm.new_label(), self.chunk.asm.new_label()];
+        let (value, place, saved) = registers_for_read(live);
+        if saved == 0 {
+            self.chunk.statistics.probes_dead_register += 1;
+        } else {
+            self.chunk.statistics.probes_spilled += 1;
+        }
+        begin_saving(self.chunk, noted.at, saved);
+        if let Some(run) = self.chunk.runs.last_mut() {
+            run.writes = read.is_written.into();
+        }
+        write_read(self.chunk, value, read);
+        set_target(self.chunk, target);
+        let changes_flags = !keeps_flags(live);
+        append(self.chunk, Noted { value, ..noted }, place, changes_flags);
+        if changes_flags {
+            write_restore_registers(self.chunk, saved);
+            self.chunk.asm.jump_to_if(Condition::Z, label);
+        } else {
+            jump_if_rcx_is_zero(self.chunk, label);
+            write_restore_registers(self.chunk, saved);
+        }
+        let saved = if changes_flags { 0 } else { saved };
+        end_probe(self.chunk, FullEvents { label, back, original: noted.at, saved });
+        true
+    }
+
+    /// How far from the start of the image an operand is that is relative to the instruction
+    /// pointer: `None` if it is out of reach, and nothing for any other operand.
+    fn target_of(&self, operand: Operand) -> Option<Option<i64>> {
+        match operand {
+            Operand::At(at) => self.module.distance(at).map(Some),
+            Operand::Registers(..) => Some(None),
+        }
     }
 
     /// Notes where a conditional jump goes on. Whether both ways are in reach.
@@ -219,8 +259,10 @@ impl Function<'_, '_> {
             return false;
         };
         self.write_made(noted, &|chunk| {
-            write_address(chunk, LEA, Gpr::RAX, Operand::At(behind), to_behind);
-            write_address(chunk, LEA, Gpr::RCX, Operand::At(taken), to_taken);
+            write_with_operand(chunk, LEA, Gpr::RAX, Operand::At(behind));
+            set_target(chunk, Some(to_behind));
+            write_with_operand(chunk, LEA, Gpr::RCX, Operand::At(taken));
+            set_target(chunk, Some(to_taken));
             chunk.asm.bytes(&[0x48, 0x0f, 0x40 | condition.0, 0xc1]); // cmovcc rax, rcx
         });
         true
@@ -243,22 +285,72 @@ struct Noted {
     tag: u32,
 }
 
-/// Opcodes of `mov` and `lea` to a register.
-const LOAD: u8 = 0x8b;
+/// Opcode of `lea`.
 pub(crate) const LEA: u8 = 0x8d;
 
-/// Writes `opcode register, operand`, the operand being so far from the start of the image.
-fn write_address(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand, target: i64) {
-    write_with_operand(chunk, opcode, register, operand);
-    chunk.set_address(chunk.position() - 4, chunk.position(), target);
+/// Makes the operand that the last instruction ends with lead to its target, if that is so far from
+/// the start of the image.
+fn set_target(chunk: &mut Chunk, target: Option<i64>) {
+    if let Some(target) = target {
+        chunk.set_address(chunk.position() - 4, chunk.position(), target);
+    }
+}
+
+/// The registers for what is read, and for the place in the buffer: dead ones, or others that are
+/// saved, and what is saved.
+fn registers_for_read(live: LiveSet) -> (Gpr, Gpr, u8) {
+    let mut saved = 0;
+    let mut take = |dead: Option<Gpr>, not: Option<Gpr>| {
+        dead.unwrap_or_else(|| {
+            let is_free = |&&(bit, register, _): &&(u8, Gpr, u32)| {
+                live.has_register(register.0) && Some(register) != not && saved & bit == 0
+            };
+            let (bit, register, _) = REGISTERS.iter().find(is_free).expect("of three, two are free or dead");
+            saved |= bit;
+            *register
+        })
+    };
+    // Whether the buffer is full shows by `rcx` where flags are alive.
+    let must_be_rcx = keeps_flags(live);
+    let mut dead = probe::dead_registers(live).filter(|&dead| !must_be_rcx || dead != Gpr::RCX);
+    let value = take(dead.next(), must_be_rcx.then_some(Gpr::RCX));
+    let place = if must_be_rcx {
+        let is_dead = !live.has_register(Gpr::RCX.0);
+        saved |= if is_dead { 0 } else { saves::RCX };
+        Gpr::RCX
+    } else {
+        take(dead.next(), None)
+    };
+    (value, place, saved)
+}
+
+/// Loads what is read into a register, extended by zeros.
+fn write_read(chunk: &mut Chunk, register: Gpr, read: Read) {
+    let Read { operand, has_fs, is_short, width, .. } = read;
+    chunk.asm.bytes(if has_fs { &[0x64] } else { &[] });
+    chunk.asm.bytes(if is_short { &[0x67] } else { &[] });
+    let (rex, opcode): (u8, &[u8]) = match width {
+        Width::Byte => (0x40, &[0x0f, 0xb6]),
+        Width::Word => (0x40, &[0x0f, 0xb7]),
+        Width::Dword => (0x40, &[0x8b]),
+        Width::Qword => (0x48, &[0x8b]),
+    };
+    write_form(chunk, rex, opcode, register, operand);
 }
 
 /// Writes `opcode register, operand`. What is relative to the instruction pointer ends in 4 bytes
 /// that are still to be set.
 pub(crate) fn write_with_operand(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand) {
-    let (field, rex_w) = ((register.0 & 7) << 3, 0x48 | (register.0 >> 3) << 2);
+    write_form(chunk, 0x48, &[opcode], register, operand);
+}
+
+/// The same with a REX prefix, which gets the bits of the registers, and an opcode of any length.
+fn write_form(chunk: &mut Chunk, rex: u8, opcode: &[u8], register: Gpr, operand: Operand) {
+    let (field, rex) = ((register.0 & 7) << 3, rex | (register.0 >> 3) << 2);
     let Operand::Registers(base, index, displacement) = operand else {
-        chunk.asm.bytes(&[rex_w, opcode, 0x05 | field, 0, 0, 0, 0]);
+        chunk.asm.bytes(&[rex]);
+        chunk.asm.bytes(opcode);
+        chunk.asm.bytes(&[0x05 | field, 0, 0, 0, 0]);
         return;
     };
     // As an index, 4 is none, and as a base it needs a SIB byte. Without a base, 5 in its place is
@@ -272,13 +364,14 @@ pub(crate) fn write_with_operand(chunk: &mut Chunk, opcode: u8, register: Gpr, o
         (None, _) => 0x00,
     };
     let base = base.unwrap_or(Gpr(5));
-    let rex = rex_w | (index.0 >> 3) << 1 | base.0 >> 3;
+    chunk.asm.bytes(&[rex | (index.0 >> 3) << 1 | base.0 >> 3]);
+    chunk.asm.bytes(opcode);
     let needs_sib = index.0 != 4 || base.0 & 7 == 4 || (mode == 0 && base.0 == 5);
     if needs_sib {
         let sib = scale << 6 | (index.0 & 7) << 3 | base.0 & 7;
-        chunk.asm.bytes(&[rex, opcode, mode | field | 4, sib]);
+        chunk.asm.bytes(&[mode | field | 4, sib]);
     } else {
-        chunk.asm.bytes(&[rex, opcode, mode | field | base.0 & 7]);
+        chunk.asm.bytes(&[mode | field | base.0 & 7]);
     }
     match (mode, short) {
         (0x00, Some(_)) => {}

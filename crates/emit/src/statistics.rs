@@ -31,7 +31,8 @@ pub struct Statistics {
     pub probes_flags_saved: u64,
     /// Places that note an event.
     pub events: u64,
-    /// Instructions that read memory, and whose values are not noted although values are.
+    /// Places from which instructions read memory, and whose values are not noted although values
+    /// are.
     pub loads_not_noted: u64,
     /// Conditional jumps that are not noted although such jumps are.
     pub branches_not_noted: u64,

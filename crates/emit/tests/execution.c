@@ -2,13 +2,13 @@
 // same, however long bursts are, and wherever in the copy a signal handler sends it back to the
 // original.
 //
-// usage: execution COPY ENTRIES RUNS RECORDS [MAX_STEPS]
+// usage: execution COPY ENTRIES RUNS RECORDS [MAX_STEPS [READS]]
 // COPY holds the bytes of the copy, ENTRIES pairs of 32-bit numbers: original address less LO, and
 // entry of the map; SPAN more is the same in the map of checking copies. RUNS holds the rules of
 // recovery. The records of the last burst go to RECORDS. With MAX_STEPS, every function is also
 // single-stepped in the copy and sent back after 1, 2, 3... steps. With AREA_AT, the copy is one
-// that is never left; with N_EVENTS, too, one of bursts that notes events; with N_CHECK, two that
-// lead to each other.
+// that is never left; with N_EVENTS, too, one of bursts that notes events, and READS says what
+// instructions read (struct read); with N_CHECK, two that lead to each other.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -357,12 +357,31 @@ HARNESS static int recover_after_any_step(long max_steps) {
 
 #ifdef N_EVENTS
 // What the original does, step by step: all registers before each instruction.
-static greg_t noted_steps[1 << 16][NGREG];
+static struct step { greg_t registers[NGREG]; uint64_t read; } noted_steps[1 << 16];
 static size_t n_noted_steps;
+
+// What the instruction at LO + at reads before anything else: so many bytes at segment +
+// registers[base] + registers[index] * scale + displacement. No register has the number NGREG.
+struct read { uint64_t at, base, index, scale, is_thread_relative, n_bytes; int64_t displacement; };
+static const struct read *reads;
+static uint32_t read_at[SPAN]; // one more than the index
+
+HARNESS static uint64_t read_by(const struct read *read, const greg_t *registers) {
+    uint64_t address = (uint64_t)read->displacement, value = 0;
+    if (read->base != NGREG) address += (uint64_t)registers[read->base];
+    if (read->index != NGREG) address += (uint64_t)registers[read->index] * read->scale;
+    if (read->is_thread_relative) address += (uint64_t)__builtin_thread_pointer();
+    __builtin_memcpy(&value, (void *)address, read->n_bytes);
+    return value;
+}
+
 HARNESS static void on_noted_step(int signal, siginfo_t *info, void *context) {
     greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
     if (n_noted_steps == 1 << 16) exit(21);
-    memcpy(noted_steps[n_noted_steps++], registers, sizeof *noted_steps);
+    struct step *step = &noted_steps[n_noted_steps++];
+    memcpy(step->registers, registers, sizeof step->registers);
+    uint64_t at = (uint64_t)registers[REG_RIP] - LO;
+    step->read = at < SPAN && read_at[at] ? read_by(&reads[read_at[at] - 1], registers) : 0;
 }
 
 // Calls a function so that the stack and the registers that it has to keep look the same whoever
@@ -377,8 +396,11 @@ asm(".pushsection harness,\"ax\",@progbits\ncall: push %rbx\n push %rbp\n push %
 // more events; and what was noted.
 HARNESS int main(int n_arguments, char **arguments) {
     static const uint64_t rooms[] = {1, 2, 3, 7, 20, N_EVENTS};
-    if (n_arguments < 6) return 9;
+    if (n_arguments < 7) return 9;
     set_up(arguments);
+    size_t len;
+    reads = load(arguments[6], &len, 0, PROT_READ);
+    for (uint32_t i = 0; i < len / sizeof *reads; i++) read_at[reads[i].at] = i + 1;
     FILE *file = fopen(arguments[4], "wb");
     if (!file) return 15;
     for (size_t i = 0; i < sizeof work / sizeof *work; i++) {

@@ -1,4 +1,4 @@
-# Loads whose values are noted: with flags dead and alive, with registers to spare and without, at the end of a block, and loads that are not noted.
+# Moves to whole registers: with flags dead and alive, with registers to spare and without, at the end of a block; and other loads.
         .text
         .type all_alive, @function
 all_alive:                              # every register is needed behind the load, flags too: by code that cannot be seen
@@ -41,8 +41,8 @@ ends_block:
 4:      jnz 2b
         jmp 4b
 
-        .type not_noted, @function
-not_noted:
+        .type other_loads, @function
+other_loads:
         mov (%rdi), %al
         mov (%rdi), %ax
         add (%rdi), %eax

@@ -36,7 +36,7 @@ pub mod sample;
 pub mod thread;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// Size of a page; all mappings are multiples of it.
 pub const PAGE: u64 = 4096;

@@ -13,6 +13,8 @@
 //!   ([`saves`]); its last ones restore them. For each save that has been executed, that is for the
 //!   i-th one if the address is at least `save_end[i]` bytes into the run, the saved value is the
 //!   program's; taking it again after it has been restored does no harm.
+//!   A probe can read what the instruction is about to change ([`Run::writes`]). The processor says
+//!   of the instruction's page faults that they are of writes, and so it must be with the probe's.
 //! * In a [`kind::FORWARD`] run a transfer is under way whose target the program has already
 //!   committed to: stack pointer and memory are as they will be there. The thread is about to be at
 //!   the address in `rax` (if less than `save_end[0]` bytes into the run) or in
@@ -88,8 +90,11 @@ pub struct Run {
     pub saves: u8,
     /// Bytes into the run after which each save has been executed.
     pub save_end: [u8; 4],
+    /// 1: in this probe a page fault is one of a write, like that of the instruction, which is
+    /// about to write where the probe reads. Else 0.
+    pub writes: u8,
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
 }
 
 const _: () = assert!(size_of::<Run>() == 16);

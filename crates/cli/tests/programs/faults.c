@@ -12,13 +12,21 @@ enum { PAGE = 4096, N_PAGES = 64 };
 static char *heap;
 static sigjmp_buf back;
 static volatile uintptr_t expected_address;
-static volatile unsigned n_barriers, n_traps;
+static volatile unsigned n_barriers, n_traps, n_reads, n_writes;
+static char *closed;
 extern const char divide_at[], invalid_at[], trap_after[];
 
 static void on_segv(int signal, siginfo_t *info, void *context) {
     CHECK_EQUAL(signal, SIGSEGV);
     check_context(context);
     char *address = info->si_addr;
+    if (address == closed) {
+        CHECK_EQUAL(info->si_code, SEGV_ACCERR);
+        int is_write = ((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] >> 1 & 1;
+        ++*(is_write ? &n_writes : &n_reads);
+        CHECK_EQUAL(mprotect(closed, PAGE, PROT_READ | PROT_WRITE), 0);
+        return;
+    }
     if (address >= heap && address < heap + N_PAGES * PAGE) {
         CHECK_EQUAL(info->si_code, SEGV_ACCERR);
         n_barriers++;
@@ -110,6 +118,28 @@ static __attribute__((noinline)) uint64_t instructions(unsigned rounds) {
     return digest;
 }
 
+/* Instructions that only read, and those that read and write, at the same place. */
+static uint64_t reads_and_writes(unsigned rounds) {
+    closed = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(closed != MAP_FAILED);
+    long one = 1;
+    for (unsigned i = 0; i < rounds; i++) {
+#define WITH_FAULT(instruction) \
+    CHECK_EQUAL(mprotect(closed, PAGE, PROT_NONE), 0); \
+    __asm__ volatile(instruction : "+r"(one) : "r"(closed) : "cc", "memory")
+        WITH_FAULT("add (%1), %0\n xor %0, %0\n inc %0");
+        WITH_FAULT("cmpb $0, (%1)");
+        WITH_FAULT("mov (%1), %b0\n mov $1, %k0");
+        WITH_FAULT("add %0, (%1)");
+        WITH_FAULT("lock incb (%1)");
+        WITH_FAULT("xadd %0, (%1)\n mov $1, %k0");
+        WITH_FAULT("negw (%1)\n negw (%1)");
+        CHECK_EQUAL(n_reads, 3 * (i + 1));
+        CHECK_EQUAL(n_writes, 4 * (i + 1));
+    }
+    return *(uint64_t *)closed;
+}
+
 static uint64_t beyond_file(unsigned rounds) {
     FILE *file = tmpfile();
     CHECK(file && ftruncate(fileno(file), PAGE) == 0);
@@ -140,6 +170,7 @@ int main(int argc, char **argv) {
         CHECK_EQUAL(sigaction(others[i], &action, NULL), 0);
     report("barrier", barrier(50 * scale));
     report("null checks", null_checks(10000 * scale));
+    report("reads and writes", reads_and_writes(500 * scale));
     report("instructions", instructions(1500 * scale));
     report("beyond file", beyond_file(1000 * scale));
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
+use image::{Image, Svma};
 use profile::Profile;
 use profile::model::{Function, NotedValue, ValueKind};
 use profile::query::{ValueSite, value_sites};
@@ -64,6 +66,164 @@ fn every_load_is_counted_if_nothing_is_compressed() {
     assert!((bytes.invariance - 0.75).abs() < 1e-3, "{bytes:?}");
     assert_eq!(facts["value_events"], facts["value_events_told"]);
     assert_eq!((number(&facts, "value_messages_lost"), number(&facts, "value_events_foreign")), (0, 0));
+}
+
+/// What the loads of `every_form` in `every_load.c` load in each round, in the order of their
+/// addresses: the values that follow each other, or none where only the program knows the value.
+const FORMS: [&[u64]; 36] = [
+    // Moves to registers.
+    &[0x88],
+    &[0x77],
+    &[0x7788],
+    &[0x88],
+    &[0xffff_ff88],
+    &[0x5566],
+    &[0xffff_ffff_99aa_bbcc],
+    &[0x1122_3344_5566_7788],
+    // Operands.
+    &[0x5566_7788],
+    &[0x55],
+    &[5],
+    &[0x3344],
+    &[0x99aa_bbcc_ddee_ff00],
+    &[5],
+    &[6, 7],
+    &[9],
+    &[0xa0a1_a2a3_a4a5_a6a7],
+    &[2],
+    &[3],
+    // Push, pop, and elements of strings.
+    &[5],
+    &[5],
+    &[0x88],
+    &[0x1122_3344],
+    &[0x7788],
+    // Vectors, and floating point.
+    &[0x99aa_bbcc_ddee_ff00],
+    &[0x1122_3344],
+    &[0x1122_3344_5566_7788],
+    &[5],
+    &[0x3ff8_0000_0000_0000],
+    // Relative to the instruction pointer, to the thread, and with short registers.
+    &[77],
+    &[],
+    &[3],
+    // A call, a jump, what `leave` pops, and the return of the callee.
+    &[],
+    &[],
+    &[0x1234],
+    &[],
+];
+
+fn every_load() -> Program {
+    Program::new("every_load.c").flags(&["-O1", "-fno-pie", "-no-pie"])
+}
+
+/// Loads of `every_load.c` that run in each round, in the order of [`FORMS`].
+fn forms(profile: &Profile) -> Vec<ValueSite> {
+    let loads = |name: &str| {
+        let function = profile.functions.iter().position(|function| function.name == name).expect("the function ran");
+        let sites = value_sites(profile, Some(profile::model::FunctionId(function as u32)));
+        let mut sites: Vec<ValueSite> = sites.into_iter().filter(|site| site.kind == ValueKind::Load).collect();
+        sites.sort_by_key(|site| site.address);
+        sites
+    };
+    let all: Vec<ValueSite> = ["every_form", "do_nothing"].into_iter().flat_map(loads).collect();
+    // What is before the loop and behind it is loaded once.
+    let most = all.iter().map(|site| site.count.value).fold(0.0, f64::max);
+    all.into_iter().filter(|site| site.count.value > most / 2.0).collect()
+}
+
+#[test]
+fn every_form_of_a_load_is_noted() {
+    const ROUNDS: f64 = 1000.0;
+    let executable = every_load().arguments(&["1000"]).build();
+    let options = ["--exact=blocks", "--values", "--compress", "none"];
+    let (profile, facts) = recorded_with_output(&executable, &options, "1122334455667788 6 9\n");
+    let loads = forms(&profile);
+    assert_eq!(loads.len(), FORMS.len(), "{loads:?}");
+    for (load, values) in loads.iter().zip(FORMS) {
+        assert_eq!(load.count.value, ROUNDS, "{load:?}");
+        let mut seen: Vec<(u64, f64)> = load.values.iter().map(|seen| (seen.value, seen.count.value)).collect();
+        seen.sort_by_key(|&(value, _)| value);
+        let each = ROUNDS / values.len().max(1) as f64;
+        let expected: Vec<(u64, f64)> = values.iter().map(|&value| (value, each)).collect();
+        assert!(seen == expected || values.is_empty() && seen.len() == 1, "{expected:?}: {load:?}");
+    }
+    assert_eq!(facts["value_events"], facts["value_events_told"]);
+}
+
+#[test]
+fn bursts_note_every_form_of_a_load() {
+    let executable = every_load().arguments(&["5000000"]).build();
+    let options = ["--values", "--rate", "100", "--burst", "2000", "--verify"];
+    let (profile, facts) = recorded_with_output(&executable, &options, "1122334455667788 6 9\n");
+    assert_eq!(number(&facts, "false_steps"), 0, "{facts:?}");
+    let loads = forms(&profile);
+    assert_eq!(loads.len(), FORMS.len(), "{loads:?}");
+    for (load, values) in loads.iter().zip(FORMS) {
+        let mut seen: Vec<u64> = load.values.iter().map(|seen| seen.value).collect();
+        seen.sort_unstable();
+        assert!(seen == values || values.is_empty() && seen.len() == 1, "{values:?}: {load:?}");
+        assert!(load.count.seen > 1000, "{load:?}");
+    }
+}
+
+/// Whether an instruction loads something that is noted: it reads at one place, all of it, and
+/// whatever registers hold.
+fn loads(insn: &Instruction) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    let is_read = |access: OpAccess| matches!(access, OpAccess::Read | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+    let all = factory.info(insn).used_memory().iter();
+    let sizes: Vec<usize> =
+        all.filter(|memory| is_read(memory.access())).map(|memory| memory.memory_size().size()).collect();
+    let is_bit_string =
+        matches!(insn.code(), Code::Bt_rm64_r64 | Code::Bt_rm32_r32 | Code::Bts_rm64_r64 | Code::Bts_rm32_r32);
+    // One that is none takes the state of the processor from memory.
+    let is_value = matches!(sizes.as_slice(), [1..=64]);
+    is_value && !is_bit_string && !insn.has_op_mask()
+}
+
+/// Blocks and values are counted independently of each other. What a block loads, it loads as often
+/// as it runs, in the program and in all libraries.
+#[test]
+fn every_executed_load_is_noted() {
+    let executable = Program::new("loads.c").flags(&["-O1", "-pthread"]).build();
+    let (profile, facts) =
+        recorded(&executable, &["--exact=blocks", "--values", "--select", "value", "--compress", "none"]);
+    let noted: BTreeMap<_, _> = profile
+        .values
+        .iter()
+        .filter(|row| row.kind == ValueKind::Load && row.value.is_none())
+        .map(|row| ((row.module, row.address), row.count.value))
+        .collect();
+    assert_eq!(noted.values().sum::<f64>(), number(&facts, "value_events") as f64);
+    let files: Vec<Vec<u8>> =
+        profile.modules.iter().map(|module| std::fs::read(&module.path).unwrap_or_default()).collect();
+    let images: Vec<Option<Image<'_>>> = files.iter().map(|file| Image::parse(file).ok()).collect();
+    let mut n_checked = 0;
+    for block in profile.blocks.iter().filter(|block| block.count.value > 0.0) {
+        let module = profile.functions[block.function.index()].module;
+        let image = images[module.index()].as_ref().expect("a file that can be read");
+        let bytes = image.read(Svma(block.address), block.size as usize).expect("code");
+        let insns: Vec<Instruction> =
+            Decoder::with_ip(64, bytes, block.address, DecoderOptions::NONE).into_iter().collect();
+        // Behind a system call, the thread may have ended, or the program.
+        let insns = insns.iter().take_while(|insn| insn.code() != Code::Syscall);
+        for load in insns.filter(|insn| loads(insn) && insn.segment_prefix() != Register::GS) {
+            let count = noted.get(&(module, load.ip())).copied().unwrap_or(0.0);
+            assert_eq!(
+                count,
+                block.count.value,
+                "{}+{:#x}: {:?}",
+                profile.modules[module.index()].path,
+                load.ip(),
+                load.code()
+            );
+            n_checked += 1;
+        }
+    }
+    assert!(n_checked > 1000, "{n_checked}");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use iced_x86::{
 };
 use wire::events::Kind;
 
-use super::{Landing, Operand, Origin, Original, Place, Site, Svma, Walker, loaded};
+use super::{Landing, Operand, Origin, Original, Place, Read, Site, Svma, Walker, loaded};
+use crate::body;
 use crate::liveness::Set;
 use crate::liveness::effects::{Effect, Effects};
 
@@ -70,6 +71,10 @@ impl Walker<'_, '_> {
         {
             all.push(self.expected(original, Kind::Address, Origin::Address(operand)));
         }
+        let load = self.read_before(&insn).filter(|_| self.notes(original, Events::LOADS));
+        if let Some(read) = load.filter(|_| register_to_note(&insn).is_none()) {
+            all.push(self.expected(original, Kind::Load, Origin::Loaded(read)));
+        }
         let is_call = insn.code() == Code::Call_rm64;
         if let Some(Operand { base, index: Register::None, .. }) = memory
             && is_call
@@ -81,7 +86,7 @@ impl Walker<'_, '_> {
         let is_jump = insn.code() == Code::Jmp_rm64 && insn.memory_base() != Register::RIP;
         let origin = match insn.op0_kind() {
             OpKind::Register => Some(Origin::Register(insn.op0_register().full_register().number())),
-            _ => memory.map(Origin::Loaded),
+            _ => memory.map(|operand| Origin::Loaded(Read { operand, has_fs: false, n_bytes: 8, is_written: false })),
         };
         if let Some(origin) = origin.filter(|_| is_call && self.notes(original, Events::CALL_TARGETS)) {
             all.push(self.expected(original, Kind::CallTarget, origin));
@@ -126,7 +131,11 @@ impl Walker<'_, '_> {
     /// The memory operand of an instruction as the copy must name it.
     pub fn memory_operand(&self, insn: &Instruction) -> Option<Operand> {
         (0..insn.op_count()).find(|&op| insn.op_kind(op) == OpKind::Memory)?;
-        let operand = Operand::of(insn)?;
+        self.named(Operand::of(insn)?)
+    }
+
+    /// The same operand as the copy must name it.
+    fn named(&self, operand: Operand) -> Option<Operand> {
         if operand.base == Register::RIP {
             let target = Svma(operand.displacement);
             return self
@@ -135,7 +144,44 @@ impl Walker<'_, '_> {
                 .then(|| Operand { displacement: loaded(self.module.base, target), ..operand });
         }
         // No displacement of four bytes.
-        i32::try_from(operand.displacement as i64).ok().map(|_| operand)
+        let is_short = operand.is_short() || i32::try_from(operand.displacement as i64).is_ok();
+        is_short.then_some(operand)
+    }
+
+    /// What must be read before an instruction, because the instruction will read it: what its
+    /// operand names, the top of the stack, or an element of a string.
+    fn read_before(&self, insn: &Instruction) -> Option<Read> {
+        let is_return = matches!(insn.code(), Code::Retnq | Code::Retnq_imm16);
+        let is_transfer = matches!(insn.code(), Code::Call_rm64 | Code::Jmp_rm64) || is_return;
+        if insn.segment_prefix() == Register::GS || !is_transfer && !body::may_copy(insn) {
+            return None;
+        }
+        let on_stack =
+            |register, n_bytes| Read { operand: Operand::at(register, 0), has_fs: false, n_bytes, is_written: false };
+        match insn.mnemonic() {
+            Mnemonic::Ret => return is_return.then(|| on_stack(Register::RSP, 8)),
+            Mnemonic::Pop | Mnemonic::Popf | Mnemonic::Popfq => {
+                return Some(on_stack(Register::RSP, insn.stack_pointer_increment() as u8));
+            }
+            Mnemonic::Leave => {
+                return Some(on_stack(Register::RBP, if insn.code() == Code::Leaveq { 8 } else { 2 }));
+            }
+            _ => {}
+        }
+        let n_bytes = match insn.memory_size().size() {
+            all @ (1 | 2 | 4 | 8) => all as u8,
+            9..=64 => 8,
+            _ => return None,
+        };
+        let (operand, is_written) = match element_read(insn) {
+            Some(register) => (Operand::at(register, 0), false),
+            None => {
+                let (operand, is_written) = operand_read(insn)?;
+                (self.named(operand)?, is_written)
+            }
+        };
+        let has_fs = insn.memory_segment() == Register::FS && !is_destination(insn);
+        Some(Read { operand, has_fs, n_bytes, is_written })
     }
 
     /// What must be noted at the start of a function: registers for arguments that its first block
@@ -172,6 +218,45 @@ fn register_to_note(insn: &Instruction) -> Option<usize> {
     // `movsxd` without a 64-bit operand is a strange way to write `mov`.
     let is_odd = insn.mnemonic() == Mnemonic::Movsxd && insn.code() != Code::Movsxd_r64_rm32;
     (is_load && !is_short_form && !is_odd && (to.is_gpr32() || to.is_gpr64())).then(|| to.full_register().number())
+}
+
+/// The register that points to the one element of a string that an instruction reads.
+fn element_read(insn: &Instruction) -> Option<Register> {
+    use Mnemonic::{Lodsb, Lodsd, Lodsq, Lodsw, Movsb, Movsd, Movsq, Movsw, Scasb, Scasd, Scasq, Scasw};
+    let all = [Lodsb, Lodsw, Lodsd, Lodsq, Movsb, Movsw, Movsd, Movsq, Scasb, Scasw, Scasd, Scasq];
+    let has_count = insn.has_rep_prefix() || insn.has_repne_prefix();
+    match insn.op1_kind() {
+        _ if has_count || !all.contains(&insn.mnemonic()) => None,
+        OpKind::MemorySegRSI => Some(Register::RSI),
+        OpKind::MemorySegESI => Some(Register::ESI),
+        OpKind::MemoryESRDI => Some(Register::RDI),
+        OpKind::MemoryESEDI => Some(Register::EDI),
+        _ => None,
+    }
+}
+
+/// Whether what is read lies where a string goes to, which no prefix moves to another segment.
+fn is_destination(insn: &Instruction) -> bool {
+    matches!(insn.op1_kind(), OpKind::MemoryESRDI | OpKind::MemoryESEDI)
+}
+
+/// The memory operand of an instruction that reads all of it, at one place and in any case, and
+/// whether it writes it, too.
+fn operand_read(insn: &Instruction) -> Option<(Operand, bool)> {
+    let op = (0..insn.op_count()).find(|&op| insn.op_kind(op) == OpKind::Memory)?;
+    let is_elsewhere = match insn.mnemonic() {
+        // A bit anywhere in memory.
+        Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc => insn.op1_kind() == OpKind::Register,
+        Mnemonic::Vmaskmovps | Mnemonic::Vmaskmovpd | Mnemonic::Vpmaskmovd | Mnemonic::Vpmaskmovq => true,
+        _ => insn.has_op_mask(),
+    };
+    let access = InstructionInfoFactory::new().info(insn).op_access(op);
+    let is_written = match access {
+        OpAccess::Read => false,
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite => true,
+        _ => return None,
+    };
+    Operand::of_any_size(insn).filter(|_| !is_elsewhere).map(|operand| (operand, is_written))
 }
 
 /// Whether the memory operand is what the instruction accesses: not where the stack pointer moves

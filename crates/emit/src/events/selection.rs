@@ -21,7 +21,7 @@ pub struct Candidate {
     pub function: FunctionId,
     /// What could be noted, one of the set.
     pub event: Events,
-    /// Whether the instruction reads memory through its operand.
+    /// Whether the instruction reads memory through its operand, or, where loads are noted, at all.
     pub reads: bool,
     /// Whether it writes there.
     pub writes: bool,
@@ -106,13 +106,15 @@ fn candidates(
 }
 
 fn of_instruction(insn: &Instruction, function: FunctionId, events: Events) -> Vec<Candidate> {
-    let has_load = events.has(Events::LOADS) && sources::reads_memory(insn);
+    let (n_reads, n_bytes_read) = sources::places_read(insn);
+    let has_load = events.has(Events::LOADS) && n_reads != 0;
     let has_branch = events.has(Events::BRANCH_TARGETS) && sources::is_branch(insn);
     // Those that are not noted count as such only where they are selected.
     let counted = [(has_load, Events::LOADS), (has_branch, Events::BRANCH_TARGETS)];
     let counted = counted.into_iter().filter(|&(is_there, _)| is_there).map(|(_, event)| event);
     let before = sources::before(insn, events).map(|(kind, _)| Events::of(kind));
-    let all: Vec<Events> = counted.chain(before.filter(|&event| event != Events::BRANCH_TARGETS)).collect();
+    let is_counted = |event: &Events| matches!(*event, Events::LOADS | Events::BRANCH_TARGETS);
+    let all: Vec<Events> = counted.chain(before.filter(|event| !is_counted(event))).collect();
     if all.is_empty() {
         return Vec::new();
     }
@@ -121,5 +123,13 @@ fn of_instruction(insn: &Instruction, function: FunctionId, events: Events) -> V
         matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
     });
     let bytes = if reads || writes { insn.memory_size().size() as u32 } else { 0 };
-    all.into_iter().map(|event| Candidate { at: Svma(insn.ip()), function, event, reads, writes, bytes }).collect()
+    let candidate = |event: Events| match event {
+        // Also through no operand.
+        Events::LOADS => {
+            let bytes = if bytes == 0 { n_bytes_read as u32 } else { bytes };
+            Candidate { at: Svma(insn.ip()), function, event, reads: true, writes, bytes }
+        }
+        _ => Candidate { at: Svma(insn.ip()), function, event, reads, writes, bytes },
+    };
+    all.into_iter().map(candidate).collect()
 }

@@ -27,7 +27,7 @@ mod path_metric;
 mod paths;
 mod plan;
 pub(crate) mod samples;
-mod saving;
+pub(crate) mod saving;
 mod tables;
 mod trace;
 pub(crate) mod transfers;

@@ -12,14 +12,14 @@ use crate::asm::Gpr;
 use crate::chunk::{Chunk, Original};
 use crate::probe;
 
-/// Registers that can be saved.
-const REGISTERS: [(u8, Gpr, u32); 3] = [
+/// Registers that can be saved, with the bit and the field of each.
+pub(crate) const REGISTERS: [(u8, Gpr, u32); 3] = [
     (saves::RAX, Gpr::RAX, offset::SAVED_RAX),
     (saves::RCX, Gpr::RCX, offset::SAVED_RCX),
     (saves::RDX, Gpr::RDX, offset::SAVED_RDX),
 ];
 
-pub(super) fn keeps_flags(live: LiveSet) -> bool {
+pub(crate) fn keeps_flags(live: LiveSet) -> bool {
     !(live & LiveSet::ARITHMETIC_FLAGS).is_empty()
 }
 
@@ -36,7 +36,7 @@ pub(super) fn saved_with_rdx(live: LiveSet) -> u8 {
 }
 
 /// Begins a probe that saves these.
-pub(super) fn begin_saving(chunk: &mut Chunk, at: Original, saved: u8) {
+pub(crate) fn begin_saving(chunk: &mut Chunk, at: Original, saved: u8) {
     chunk.begin_run(kind::PROBE, at, saved, [0; 4]);
     let (start, mut n_saves) = (chunk.position(), 0);
     let mut end_save = |chunk: &mut Chunk| {
@@ -65,7 +65,7 @@ pub(super) fn write_restore(chunk: &mut Chunk, saved: u8) {
 }
 
 /// Restores those that are registers.
-pub(super) fn write_restore_registers(chunk: &mut Chunk, saved: u8) {
+pub(crate) fn write_restore_registers(chunk: &mut Chunk, saved: u8) {
     for (_, register, field) in REGISTERS.into_iter().rev().filter(|(bit, _, _)| saved & bit != 0) {
         chunk.asm.load(register, field);
     }

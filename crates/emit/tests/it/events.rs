@@ -10,11 +10,12 @@ use crate::shapes::{COUNTED, SHAPES};
 
 const LOADS: &str = include_str!("../loads.S");
 pub const NOTED: &str = include_str!("../noted.S");
+const READS: &str = include_str!("../reads.S");
 const COUNTINGS: [Counting; 4] = [Counting::Nothing, Counting::Blocks, Counting::Paths, Counting::CONTEXT_PATHS];
 
 #[test]
 fn all_shapes_verify() {
-    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED].concat());
+    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED, READS].concat());
     for counting in COUNTINGS {
         for events in [Events::LOADS, Events::ALL] {
             let copy = check_with(&parse(&file), "shapes", Probe::Exact(counting), events);
@@ -25,13 +26,49 @@ fn all_shapes_verify() {
     }
 }
 
+/// Translates with the loads of one function noted, verifies, and returns how many are noted, and
+/// how many are not.
+fn loads_of(file: &[u8], function: &str) -> (u64, u64) {
+    let image = parse(file);
+    let symbol = image.symbols().iter().find(|symbol| symbol.name == function).expect("a function");
+    let next = image.symbols().iter().map(|symbol| symbol.address).filter(|&address| symbol.address < address).min();
+    let range = symbol.address..next.unwrap_or(image::Svma(u64::MAX));
+    let is_in = |candidate: &Candidate| range.contains(&candidate.at);
+    let copy = check_selected(file, Events::LOADS, is_in);
+    (copy.statistics().events, copy.statistics().loads_not_noted)
+}
+
 #[test]
-fn every_move_to_a_whole_register_is_noted_and_other_loads_are_counted() {
-    let file = assemble(&format!(".globl _start\n_start: call flags_dead\ncall ends_block\ncall not_noted\n{LOADS}"));
-    let copy = check_with(&parse(&file), "loads", Probe::Exact(Counting::Nothing), Events::LOADS);
-    assert_eq!((copy.statistics().events, copy.statistics().loads_not_noted), (13, 4));
-    let without = check_with(&parse(&file), "loads", Probe::Exact(Counting::Nothing), Events::NONE);
-    assert_eq!((without.statistics().events, without.statistics().loads_not_noted), (0, 0));
+fn every_load_is_noted() {
+    let file = assemble(&format!(".globl _start\n_start: nop\n{LOADS}{READS}"));
+    let moves = ["all_alive", "flags_dead", "ends_block", "other_loads"].map(|name| (name, loads_of(&file, name)));
+    let expected = [("all_alive", (4, 0)), ("flags_dead", (9, 0)), ("ends_block", (2, 0)), ("other_loads", (6, 0))];
+    assert_eq!(moves, expected);
+    let others = ["parts", "reads_operands", "changes", "stack", "vectors", "strings", "all_are_needed"];
+    let noted = others.map(|name| loads_of(&file, name));
+    assert_eq!(noted, [(8, 0), (24, 0), (11, 0), (10, 0), (18, 0), (8, 0), (3, 0)]);
+    let copy = check_with(&parse(&file), "loads", Probe::Exact(Counting::Nothing), Events::NONE);
+    assert_eq!((copy.statistics().events, copy.statistics().loads_not_noted), (0, 0));
+}
+
+#[test]
+fn what_may_not_be_read_is_counted() {
+    let file = assemble(&format!(".globl _start\n_start: nop\n{READS}"));
+    // What is noted is the return.
+    assert_eq!(loads_of(&file, "not_read"), (1, 13));
+    assert_eq!(loads_of(&file, "leaves"), (1, 2));
+    assert_eq!(loads_of(&file, "no_reads"), (0, 0));
+}
+
+#[test]
+fn every_bit_of_what_notes_reads_matters() {
+    let source = format!(".globl _start\n_start: nop\n{READS}");
+    for probe in [Probe::Trace, Probe::Exact(Counting::Nothing)] {
+        every_bit_of_code_matters(&source, probe, Events::LOADS);
+        let file = assemble(&source);
+        every_fix_up_of_a_copy_matters(&file, probe, Events::LOADS);
+        every_run_of_a_copy_matters(&file, probe, Events::LOADS);
+    }
 }
 
 /// A program that calls one of the functions of `noted.S`.
@@ -92,7 +129,7 @@ fn arguments_are_what_a_function_reads_first() {
 
 #[test]
 fn bursts_note_the_same_and_end_when_the_buffer_is_full() {
-    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED].concat());
+    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED, READS].concat());
     for events in [Events::LOADS, Events::ALL] {
         let exact = check_with(&parse(&file), "shapes", Probe::Exact(Counting::Blocks), events);
         for probe in [Probe::Trace, Probe::None] {
@@ -157,7 +194,7 @@ fn check_selected(file: &[u8], events: Events, is_wanted: impl Fn(&Candidate) ->
 
 #[test]
 fn places_that_are_not_selected_cost_nothing() {
-    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED].concat());
+    let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED, READS].concat());
     let position =
         Position { module_base: 0x40_0000, copy: 0x50_0000, cluster_lo: 0x40_0000, first_cell: 0, first_key: 0 };
     let code = |copy: &ModuleCopy| copy.place(&position).expect("in reach");

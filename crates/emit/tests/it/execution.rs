@@ -111,8 +111,8 @@ fn run(program: &[u8], copy: &ModuleCopy, max_steps: u32) -> (String, Vec<u32>) 
 
 /// A run as it lies in memory.
 fn run_bytes(run: &Run) -> Vec<u8> {
-    let Run { copy, original, kind, saves, save_end, reserved } = *run;
-    [&copy.to_le_bytes()[..], &original.to_le_bytes(), &[kind, saves], &save_end, &reserved].concat()
+    let Run { copy, original, kind, saves, save_end, writes, reserved } = *run;
+    [&copy.to_le_bytes()[..], &original.to_le_bytes(), &[kind, saves], &save_end, &[writes, reserved]].concat()
 }
 
 pub fn make_executable(path: &Path) {

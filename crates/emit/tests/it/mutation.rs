@@ -98,6 +98,11 @@ impl<'data> Subject<'data> {
                 continue;
             }
             assert!(self.is_noticed(|bytes| bytes[at_kind] = kind::NEVER), "kind of the run at {copy:#x}");
+            // A probe that reads nothing has no page faults.
+            if kind == kind::STRAIGHT || run.writes != 0 {
+                let change = |bytes: &mut [u8]| bytes[at + offset_of!(Run, writes)] ^= 1;
+                assert!(self.is_noticed(change), "writes of the run at {copy:#x}");
+            }
             if !matches!(kind, kind::FORWARD | kind::EXIT) {
                 let change =
                     |bytes: &mut [u8]| bytes[at_original..][..4].copy_from_slice(&(original ^ 1).to_le_bytes());

@@ -25,6 +25,7 @@ pub fn leave_copy(info: &mut SigInfo, context: &mut UContext) {
     let Some(state) = find_original(session, &area, context) else { return };
     restore(context, &state);
     correct_address(info, pc, state.rip);
+    correct_error(info, context, pc, session);
     if area.header().burst.state.load(Relaxed) == thread_state::BURST {
         session.control.process.bursts_ended_by_signals.fetch_add(1, Relaxed);
         let end = stream::End { reason: EndReason::Signal as u8, tsc: clock::rdtsc(), pc: state.rip };
@@ -84,6 +85,23 @@ fn scratch(area: &Area) -> Scratch {
             flags: (*header).scratch.saved_flags,
             target: (*header).scratch.target,
         }
+    }
+}
+
+/// A probe that reads for an instruction which is about to write there faults as the instruction
+/// would.
+fn correct_error(info: &SigInfo, context: &mut UContext, pc: u64, session: Session) {
+    const SIGBUS: i32 = 7;
+    const SIGSEGV: i32 = 11;
+    const PAGE_FAULT: u64 = 14;
+    const OF_WRITE: u64 = 2;
+    // Of other signals, the context still tells of an earlier fault.
+    let is_fault = info.code > 0 && matches!(info.signal, SIGSEGV | SIGBUS);
+    let writes = || {
+        placed_runs(session, pc).and_then(|(place, runs)| run_at(pc, place, runs)).is_some_and(|run| run.writes != 0)
+    };
+    if is_fault && context.registers[register::TRAP] == PAGE_FAULT && writes() {
+        context.registers[register::ERROR] |= OF_WRITE;
     }
 }
 

@@ -99,6 +99,8 @@ pub mod register {
     pub const RSP: usize = 15;
     pub const RIP: usize = 16;
     pub const FLAGS: usize = 17;
+    pub const ERROR: usize = 19;
+    pub const TRAP: usize = 20;
 }
 
 /// `ucontext_t` as the kernel makes it.
