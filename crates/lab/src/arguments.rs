@@ -230,6 +230,9 @@ pub struct ClaimsArguments {
     /// Programs of the corpus to use, by name [default: by set].
     #[arg(long = "program", value_name = "NAME", num_args = 1..)]
     pub programs: Vec<String>,
+    /// Options of recordings at the default budget; what is measured with them is kept apart.
+    #[arg(long = "with", value_enum, value_name = "OPTION", num_args = 1..)]
+    pub with: Vec<accuracy::Extra>,
     /// Measure anew what was measured before.
     #[arg(long)]
     pub fresh: bool,
@@ -264,6 +267,9 @@ pub struct AccuracyArguments {
     /// Grove).
     #[arg(long = "policy", value_name = "POLICY", num_args = 1..)]
     pub policies: Vec<accuracy::Policy>,
+    /// Options of recordings, at all settings.
+    #[arg(long = "with", value_enum, value_name = "OPTION", num_args = 1..)]
+    pub with: Vec<accuracy::Extra>,
     /// Recordings that are added up before they are judged.
     #[arg(long, value_name = "N", default_value = "1")]
     pub runs: NonZeroUsize,

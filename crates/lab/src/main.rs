@@ -154,9 +154,9 @@ fn corpus_job(job: &CorpusJob) -> anyhow::Result<bool> {
 }
 
 fn claims_job(arguments: ClaimsArguments) -> anyhow::Result<bool> {
-    let ClaimsArguments { ids, set, programs, fresh, install, dir, source_dir, report, document } = arguments;
+    let ClaimsArguments { ids, set, programs, with, fresh, install, dir, source_dir, report, document } = arguments;
     let chosen = claims::select(&ids)?;
-    let bench = claims::Workbench { set, dir, source_dir, report_dir: report, programs };
+    let bench = claims::Workbench { set, dir, source_dir, report_dir: report, programs, with };
     if install {
         corpus::install_packages()?;
         pgo::install()?;
@@ -180,6 +180,7 @@ fn accuracy_job(arguments: &AccuracyArguments) -> anyhow::Result<bool> {
     let Selection { programs, dir, size } = &arguments.selection;
     let programs = corpus::select(programs)?;
     let settings = accuracy::cross(&arguments.rates, &arguments.bursts, &arguments.policies);
+    let settings: Vec<_> = settings.into_iter().map(|setting| setting.with(&arguments.with)).collect();
     let bench = accuracy::Bench::open(dir, *size, &programs, arguments.runs.get())?;
     let observations = accuracy::run(&bench, &programs, &settings, |row| eprintln!("{}", row.cells().join("  ")))?;
     let table = accuracy::table(&observations);

@@ -67,6 +67,32 @@ fn claims_are_measured_once_and_reported() {
 }
 
 #[test]
+fn times_and_counts_are_compared_with_what_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let set =
+        ["--set", "smoke", "--program", "gzip", "--dir", "data", "--report", "report", "--document", "results.md"];
+    let arguments = [&["claims", "T1b", "T3"][..], &set].concat();
+    lab(&arguments, dir.path());
+    let document = fs::read_to_string(dir.path().join("results.md")).unwrap();
+    let row = |first: &str| {
+        let row = document.lines().find(|line| line.starts_with(&format!("| {first} | ")));
+        row.unwrap_or_else(|| panic!("no row of {first} in\n{document}"))
+    };
+    for program in ["rare_misses", "hash_misses", "page_faults", "dd", "threads"] {
+        assert!(row(program).split(" | ").any(|cell| cell == "1"), "{program} is recorded once: {}", row(program));
+    }
+    let counts = document.split("## T3").nth(1).unwrap();
+    assert!(counts.contains("| gzip | ") && counts.contains("score"), "{counts}");
+
+    let arguments = [&["claims", "T3", "--with", "verify"], &set[..]].concat();
+    let (_, progress) = lab(&arguments, dir.path());
+    assert!(progress.contains("gzip, default --verify"), "recordings with an option are others: {progress}");
+    assert!(!progress.contains("gzip, default\n"), "those without are kept: {progress}");
+    let document = fs::read_to_string(dir.path().join("results.md")).unwrap();
+    assert!(document.contains("(without options ") && document.contains("--with verify"), "{document}");
+}
+
+#[test]
 fn every_setting_of_every_program_is_judged() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = [

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use profile::Profile;
-use profile::accuracy::{Of, compare, honesty};
+use profile::accuracy::{Of, compare, honesty, interval_score};
 use profile::model::{BlockEnd, Call};
 use profile::query::scale_factor;
 use recorder::Mode;
@@ -30,11 +30,11 @@ use crate::machine;
 use crate::recording::{self, Run};
 use crate::table::Table;
 pub use observation::{Figures, Intervals, Observation, mean};
-pub use settings::{Policy, Setting, cross};
+pub use settings::{Extra, Policy, Setting, cross};
 pub use truth::What;
 
 /// Estimates that rest on fewer bursts are no test of error bars.
-const MIN_BURSTS: f64 = 10.0;
+pub(crate) const MIN_BURSTS: f64 = 10.0;
 
 /// Recordings until one finds everything translated: a program may end before strobe has translated
 /// it.
@@ -133,6 +133,7 @@ impl Bench {
             raw: Figures::of(&compare(truth, &raw(&merged)), contexts[1]),
             intervals: Intervals::of(&honesty(&whole, &merged, Of::Shares, MIN_BURSTS)),
             count_intervals: Intervals::of(&honesty(&whole, &merged, Of::Counts, MIN_BURSTS)),
+            count_score: interval_score(&whole, &merged, Of::Counts, MIN_BURSTS).map(|score| score.mean),
             scale_factor: scale_factor(&merged),
             total_ratio: total_blocks(&merged) / total_blocks(&whole).max(1.0),
             load: machine::load().parse().ok(),
@@ -190,7 +191,7 @@ fn raw(profile: &Profile) -> Profile {
     raw
 }
 
-fn total_blocks(profile: &Profile) -> f64 {
+pub(crate) fn total_blocks(profile: &Profile) -> f64 {
     profile.blocks.iter().map(|row| row.count.value).sum()
 }
 

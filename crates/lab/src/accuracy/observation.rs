@@ -34,6 +34,10 @@ pub struct Observation {
     pub intervals: Intervals,
     /// Honesty of those of counts, which include a common factor.
     pub count_intervals: Intervals,
+    /// Mean score of the intervals of counts ([`profile::accuracy::interval_score`]); nothing if
+    /// none was judged, or in findings of versions that did not know it.
+    #[serde(default)]
+    pub count_score: Option<f64>,
     /// The factor within which counts are said to be right.
     pub scale_factor: f64,
     /// Estimated number of all blocks over the true one.
@@ -92,7 +96,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    pub(super) fn of(honesty: &Honesty) -> Intervals {
+    pub(crate) fn of(honesty: &Honesty) -> Intervals {
         let pair = |coverage: Coverage| (coverage.n_judged, coverage.n_covered);
         Intervals {
             blocks: pair(honesty.blocks),
@@ -129,7 +133,7 @@ impl Intervals {
 
 impl Observation {
     /// Headings of [`Observation::cells`].
-    pub const HEADING: [&'static str; 21] = [
+    pub const HEADING: [&'static str; 22] = [
         "program",
         "setting",
         "CPU s",
@@ -147,6 +151,7 @@ impl Observation {
         "contexts",
         "shares in 95 %",
         "counts in 95 %",
+        "score",
         "judged",
         "total/true",
         "within",
@@ -177,6 +182,7 @@ impl Observation {
             self.estimated.contexts.map_or_else(|| "not yet".to_owned(), percent),
             covered(&self.intervals),
             covered(&self.count_intervals),
+            self.count_score.map_or_else(|| "-".to_owned(), |score| format!("{score:.2}")),
             n_judged.to_string(),
             format!("{:.3}", self.total_ratio),
             format!("{:.2}", self.scale_factor),
@@ -222,6 +228,11 @@ pub fn mean(rows: &[&Observation]) -> Observation {
         raw: figures(|row| &row.raw),
         intervals: pooled(|row| &row.intervals),
         count_intervals: pooled(|row| &row.count_intervals),
+        count_score: rows
+            .iter()
+            .map(|row| row.count_score)
+            .sum::<Option<f64>>()
+            .map(|sum| sum / rows.len().max(1) as f64),
         scale_factor: average(&|row| row.scale_factor),
         total_ratio: average(&|row| row.total_ratio),
         load: rows.iter().map(|row| row.load).sum::<Option<f64>>().map(|sum| sum / rows.len().max(1) as f64),
@@ -248,6 +259,7 @@ mod tests {
             raw: Figures::default(),
             intervals: Intervals { edges: intervals, ..Intervals::default() },
             count_intervals: Intervals::default(),
+            count_score: None,
             scale_factor: 2.0,
             total_ratio: 1.0,
             load: None,

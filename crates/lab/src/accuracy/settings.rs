@@ -1,7 +1,9 @@
-//! Ways to sample: the defaults, and combinations of rate, length and policy.
+//! Ways to sample: the defaults, combinations of rate, length and policy, and options that go with
+//! any of them.
 
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use recorder::{Bursts, Sampling};
 use wire::control::Policy as Skipping;
 
@@ -33,6 +35,44 @@ impl Setting {
             }
         };
         Setting { name, bursts: Bursts::new(Some(rate_hz), length, sampling) }
+    }
+
+    /// The same with further options, which the name then has, too.
+    #[must_use]
+    pub fn with(mut self, extras: &[Extra]) -> Setting {
+        for extra in extras {
+            self.name = format!("{} {}", self.name, extra.option());
+            extra.apply(&mut self.bursts);
+        }
+        self
+    }
+}
+
+/// An option of `strobe record` that is off by default. Recordings with it are compared with
+/// recordings without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Extra {
+    /// The block records of bursts are kept in the profile.
+    KeepTrace,
+    /// Every burst is checked against the control flow of the code.
+    Verify,
+}
+
+impl Extra {
+    /// What `strobe record` calls it.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        match self {
+            Extra::KeepTrace => "--keep-trace",
+            Extra::Verify => "--verify",
+        }
+    }
+
+    fn apply(self, bursts: &mut Bursts) {
+        match self {
+            Extra::KeepTrace => bursts.keeps_log = true,
+            Extra::Verify => bursts.verifies = true,
+        }
     }
 }
 
@@ -106,6 +146,14 @@ mod tests {
         for wrong in ["", "64", "64,17,half", "x,1"] {
             assert!(wrong.parse::<Policy>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn options_are_in_the_name_and_in_the_recording() {
+        let setting = Setting::default_budget().with(&[Extra::Verify]);
+        assert_eq!(setting.name, "default --verify");
+        assert_eq!((setting.bursts.verifies, setting.bursts.keeps_log), (true, false));
+        assert_eq!(Setting::default_budget().with(&[]), Setting::default_budget());
     }
 
     #[test]

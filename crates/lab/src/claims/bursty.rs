@@ -12,7 +12,6 @@ use flow::checks::CheckPolicy;
 use serde::{Deserialize, Serialize};
 
 use super::{Claim, Experiment, Finding, Set, Verdict, Workbench};
-use crate::accuracy::Setting;
 use crate::chart;
 use crate::corpus::{Data, Workload};
 use crate::exact_run::Facts;
@@ -233,7 +232,7 @@ fn policies(bench: &Workbench) -> anyhow::Result<Finding> {
 /// Ticks as they come at the default budget, without the bursts that follow them; and checks.
 fn basic_overhead(bench: &Workbench) -> anyhow::Result<Finding> {
     const MAX_PERCENT: f64 = 0.3;
-    let rows = bench.observations(&bench.programs()?, &Setting::default_budget())?;
+    let rows = bench.observations(&bench.programs()?, &bench.default_setting())?;
     let costs: Vec<f64> = rows.iter().map(|row| row.ticks_percent).collect();
     let (low, high) = interval(&costs, mean);
     let worst = costs.iter().copied().fold(0.0, f64::max);

@@ -7,9 +7,11 @@
 //! agree.
 
 mod bursty;
+mod counts;
 mod flow_context;
 mod ours;
 mod path_edge;
+mod ranking;
 pub mod report;
 mod stratified;
 mod time;
@@ -211,7 +213,8 @@ mod tests {
     #[test]
     fn every_claim_of_the_list_is_there_once() {
         let ids: Vec<&str> = all().iter().map(|claim| claim.id).collect();
-        let wanted = "P1 P2 P3 P4 P5 P6 P6b P7 P8 S1 S2 S3 S4 S5 S6 S6b S7 S8 S9 F1 F2 F3 F4 F5 B1 B2 B5 T1 T2 T4";
+        let wanted =
+            "P1 P2 P3 P4 P5 P6 P6b P7 P8 S1 S2 S3 S4 S5 S6 S6b S7 S8 S9 F1 F2 F3 F4 F5 B1 B2 B5 T1 T1b T2 T3 T4";
         for id in wanted.split(' ') {
             assert_eq!(ids.iter().filter(|&&other| other == id).count(), 1, "{id}");
         }

@@ -2,7 +2,7 @@
 
 use super::path_edge::accuracy;
 use super::{Claim, Experiment, Finding, Verdict, Workbench};
-use crate::accuracy::{Intervals, Setting, mean as mean_observation};
+use crate::accuracy::{Intervals, mean as mean_observation};
 use crate::chart;
 use crate::peers;
 use crate::table::Table;
@@ -33,7 +33,7 @@ pub const CLAIMS: [Claim; 3] = [
 ];
 
 fn honest_intervals(bench: &Workbench) -> anyhow::Result<Finding> {
-    let rows = bench.observations(&bench.programs()?, &Setting::default_budget())?;
+    let rows = bench.observations(&bench.programs()?, &bench.default_setting())?;
     let pooled = mean_observation(&rows.iter().collect::<Vec<_>>());
     let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", 100.0 * share));
     let mut table = Table::new(&[
@@ -90,7 +90,7 @@ fn honest_intervals(bench: &Workbench) -> anyhow::Result<Finding> {
 
 fn contexts(bench: &Workbench) -> anyhow::Result<Finding> {
     const MIN_MEAN: f64 = 0.90;
-    let rows = bench.observations(&bench.programs()?, &Setting::default_budget())?;
+    let rows = bench.observations(&bench.programs()?, &bench.default_setting())?;
     if rows.iter().any(|row| row.estimated.contexts.is_none()) {
         let mut finding = Finding::new("no exact contexts", "", Verdict::NotYet);
         finding.notes.push("Some exact recordings have no calling contexts to compare with.".to_owned());
@@ -101,7 +101,7 @@ fn contexts(bench: &Workbench) -> anyhow::Result<Finding> {
 
 fn peers_cost_more(bench: &Workbench) -> anyhow::Result<Finding> {
     const MIN_FACTOR: f64 = 10.0;
-    let rows = bench.observations(&bench.programs()?, &Setting::default_budget())?;
+    let rows = bench.observations(&bench.programs()?, &bench.default_setting())?;
     let cost = mean_observation(&rows.iter().collect::<Vec<_>>()).accounted_percent / 100.0;
     let costs = bench.peers()?;
     // A tool whose counts of edges are complete enough to compare with, on a binary as it is, on

@@ -76,7 +76,7 @@ pub const CLAIMS: [Claim; 9] = [
 ];
 
 fn default_rows(bench: &Workbench) -> anyhow::Result<Vec<Observation>> {
-    bench.observations(&bench.programs()?, &Setting::default_budget())
+    bench.observations(&bench.programs()?, &bench.default_setting())
 }
 
 fn labels(rows: &[Observation]) -> Vec<String> {

@@ -13,6 +13,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::{Claim, Experiment, Finding, Set, Workbench, kept};
+use crate::accuracy::Extra;
 use crate::chart::escaped;
 use crate::table::Table;
 
@@ -23,6 +24,7 @@ struct Entry {
     finding: Option<Finding>,
     /// What the finding is of.
     set: Set,
+    with: Vec<Extra>,
 }
 
 impl Entry {
@@ -47,7 +49,8 @@ impl Entry {
     }
 
     fn command(&self) -> String {
-        format!("strobe-lab claims {} --set {}", self.claim.id, self.set)
+        let options: String = self.with.iter().map(|extra| format!(" --with {}", &extra.option()[2..])).collect();
+        format!("strobe-lab claims {} --set {}{options}", self.claim.id, self.set)
     }
 }
 
@@ -57,8 +60,8 @@ fn entries(bench: &Workbench) -> Vec<Entry> {
         let sets = std::iter::once(bench.set).chain(others.iter().copied());
         let mut found = sets.filter_map(|set| Some((set, kept(&Workbench { set, ..bench.clone() }, claim.id)?)));
         match found.next() {
-            Some((set, finding)) => Entry { claim, finding: Some(finding), set },
-            None => Entry { claim, finding: None, set: bench.set },
+            Some((set, finding)) => Entry { claim, finding: Some(finding), set, with: bench.with.clone() },
+            None => Entry { claim, finding: None, set: bench.set, with: bench.with.clone() },
         }
     };
     super::all().into_iter().map(find).collect()

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::accuracy::{Bench, Observation, Setting};
+use crate::accuracy::{Bench, Extra, Observation, Setting};
 use crate::claims::write_whole;
 use crate::corpus::{self, Size, Workload};
 use crate::peers::{self, Costs};
@@ -93,6 +93,8 @@ pub struct Workbench {
     pub report_dir: PathBuf,
     /// Names of programs to use; all if there is none.
     pub programs: Vec<String>,
+    /// Options of recordings at the default budget.
+    pub with: Vec<Extra>,
 }
 
 impl Workbench {
@@ -119,6 +121,12 @@ impl Workbench {
         pgo::check()?;
         let names: &[&str] = if self.set == Set::Full { &["lua", "sqlite"] } else { &["lua"] };
         pgo::subject::select(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+    }
+
+    /// The default budget, with the options of this workbench.
+    #[must_use]
+    pub fn default_setting(&self) -> Setting {
+        Setting::default_budget().with(&self.with)
     }
 
     /// Programs at one setting: from files of an earlier run, or measured.
@@ -190,9 +198,10 @@ impl Workbench {
         Ok(measured)
     }
 
-    /// What was measured of one set says nothing about another.
+    /// What was measured of one set, or with some options, says nothing about another.
     fn state_dir(&self) -> PathBuf {
-        self.report_dir.join("state").join(self.set.to_string())
+        let options: String = self.with.iter().map(|extra| extra.option()).collect();
+        self.report_dir.join("state").join(format!("{}{options}", self.set))
     }
 
     /// Removes what was measured before.

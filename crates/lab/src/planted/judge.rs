@@ -66,9 +66,9 @@ const LEAST_HELD: f64 = 0.93;
 /// Paths that differ by less can be ranked either way.
 const DIFFERENT: f64 = 2.0;
 /// What costs most costs so much more than the next: ties are ties.
-const LEADS_BY: f64 = 1.25;
+pub(super) const LEADS_BY: f64 = 1.25;
 /// So far off is far.
-const FAR_OFF: f64 = 0.10;
+pub(super) const FAR_OFF: f64 = 0.10;
 /// Standard deviations on either side that hold 95 %.
 const Z_95: f64 = 1.96;
 
@@ -82,7 +82,7 @@ impl Thing {
         }
     }
 
-    fn is_path(&self) -> bool {
+    pub(super) fn is_path(&self) -> bool {
         matches!(self, Thing::Path { .. })
     }
 }
@@ -174,10 +174,35 @@ pub fn verdict(cases: &[Case]) -> Summary {
     summary
 }
 
-fn is_of(profile: &Profile, planted: &Planted, id: FunctionId, name: &str) -> bool {
+/// Whether a function is the one of that name in the planted program.
+pub(super) fn is_of(profile: &Profile, planted: &Planted, id: FunctionId, name: &str) -> bool {
     let function = &profile.functions[id.index()];
     let module = &profile.modules[function.module.index()];
     function.name == name && planted.program.as_os_str() == module.path.as_str()
+}
+
+/// Paths through a mark, or not through it.
+pub(super) struct Passing<'a> {
+    marks: &'a [u64],
+    is_through: bool,
+}
+
+impl<'a> Passing<'a> {
+    /// By the name of the mark, with a `!` in front of it for the others.
+    pub fn new(planted: &'a Planted, mark: &str) -> Passing<'a> {
+        let (is_through, mark) = match mark.strip_prefix('!') {
+            Some(mark) => (false, mark),
+            None => (true, mark),
+        };
+        Passing { marks: planted.marks.of(mark), is_through }
+    }
+
+    /// Whether a path of the mark's function is one of them.
+    pub fn is_on(&self, profile: &Profile, row: &query::PathRow) -> bool {
+        let blocks = profile.paths[row.path.index()].blocks.iter().map(|id| &profile.blocks[id.index()]);
+        let mut ranges = blocks.map(|block| block.address..block.address + u64::from(block.size));
+        ranges.any(|range| self.marks.iter().any(|mark| range.contains(mark))) == self.is_through
+    }
 }
 
 fn function_ns(profile: &Profile, planted: &Planted, name: &str) -> Estimate {
@@ -186,19 +211,10 @@ fn function_ns(profile: &Profile, planted: &Planted, name: &str) -> Estimate {
 }
 
 fn paths_ns(profile: &Profile, planted: &Planted, function: &str, mark: &str) -> Estimate {
-    let (is_through, mark) = match mark.strip_prefix('!') {
-        Some(mark) => (false, mark),
-        None => (true, mark),
-    };
-    let marks = planted.marks.of(mark);
-    let passes = |row: &query::PathRow| {
-        let blocks = profile.paths[row.path.index()].blocks.iter().map(|id| &profile.blocks[id.index()]);
-        let mut ranges = blocks.map(|block| block.address..block.address + u64::from(block.size));
-        ranges.any(|range| marks.iter().any(|mark| range.contains(mark)))
-    };
+    let passing = Passing::new(planted, mark);
     let rows = query::paths(profile, None, PathRank::Time);
     let own = rows.iter().filter(|row| is_of(profile, planted, row.function, function));
-    own.filter(|row| passes(row) == is_through).map(|row| row.self_ns).sum()
+    own.filter(|row| passing.is_on(profile, row)).map(|row| row.self_ns).sum()
 }
 
 #[cfg(test)]

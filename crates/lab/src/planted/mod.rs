@@ -6,6 +6,7 @@
 //! compares it with a profile of the same run, and [`verdict`] says what all of that comes to.
 
 mod judge;
+mod ranking;
 mod truth;
 
 use std::fs;
@@ -15,9 +16,11 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use profile::Profile;
 
+use crate::accuracy::Extra;
 use crate::corpus::{Data, Workload};
 
 pub use judge::{Case, Summary, Thing, judge, verdict};
+pub use ranking::{Answer, SUBJECTS, Subject};
 pub use truth::{Marks, Part, Truth};
 
 /// A program with something planted.
@@ -132,22 +135,29 @@ impl Planted {
         self.run_by(Command::new(&self.program))
     }
 
-    /// Runs it under `strobe record` at the default budget, with a seed.
-    pub fn record(&self, strobe: &Path, seed: usize) -> anyhow::Result<Recorded> {
+    /// Runs it under `strobe record` at the default budget, with a seed and these options.
+    pub fn record(&self, strobe: &Path, seed: usize, with: &[Extra]) -> anyhow::Result<Recorded> {
         let path = self.program.with_extension("strobe");
-        let mut command = Command::new(strobe);
-        command.args(["record", "-q", "--seed", &(seed + 1).to_string(), "-o"]).arg(&path).arg("--").arg(&self.program);
+        let mut command = record_command(strobe, seed, with, &path);
+        command.arg(&self.program);
         let truth = self.run_by(command)?;
         Ok(Recorded { truth, profile: store::open(&path)? })
     }
 
+    /// Counts all that it runs.
+    pub fn count(&self, strobe: &Path) -> anyhow::Result<Profile> {
+        let path = self.program.with_extension("counted.strobe");
+        let mut command = Command::new(strobe);
+        command.args(["count", "-q", "-o"]).arg(&path).arg("--").arg(&self.program);
+        self.run_by(command)?;
+        Ok(store::open(&path)?)
+    }
+
     /// Records it until all of its code comes from strobe's cache.
-    pub fn record_until_translated(&self, strobe: &Path) -> anyhow::Result<()> {
+    pub fn record_until_translated(&self, strobe: &Path, with: &[Extra]) -> anyhow::Result<()> {
         const MAX_TRIES: usize = 3;
         for _ in 0..MAX_TRIES {
-            let facts = self.record(strobe, 0)?.profile.facts;
-            let n_translated = facts.get("modules_translated");
-            if n_translated.is_some_and(|n| n != "0") && n_translated == facts.get("modules_from_cache") {
+            if was_translated(&self.record(strobe, 0, with)?.profile) {
                 break;
             }
         }
@@ -162,6 +172,20 @@ impl Planted {
     }
 }
 
+/// Whether all code came from strobe's cache.
+fn was_translated(profile: &Profile) -> bool {
+    let n_translated = profile.facts.get("modules_translated");
+    n_translated.is_some_and(|n| n != "0") && n_translated == profile.facts.get("modules_from_cache")
+}
+
+/// `strobe record` at the default budget, up to the program.
+fn record_command(strobe: &Path, seed: usize, with: &[Extra], output: &Path) -> Command {
+    let mut command = Command::new(strobe);
+    command.args(["record", "-q", "--seed", &(seed + 1).to_string()]).args(with.iter().map(|extra| extra.option()));
+    command.arg("-o").arg(output).arg("--");
+    command
+}
+
 /// Records a program of the corpus through one that waits for it and asks the kernel what both
 /// took; returns that, user and system time in nanoseconds, with the profile.
 pub fn record_accounted(
@@ -169,22 +193,32 @@ pub fn record_accounted(
     folder: &Path,
     data: &Data,
     workload: &Workload,
+    with: &[Extra],
 ) -> anyhow::Result<(Profile, (f64, f64))> {
-    let accounted = compile(ACCOUNTED, folder)?;
-    let path = accounted.with_file_name(format!("{}.strobe", workload.name));
-    let account = accounted.with_file_name(format!("{}.account", workload.name));
-    let prefix = format!(
-        "'{}' record -q -o '{}' -- '{}' '{}'",
-        strobe.display(),
-        path.display(),
-        accounted.display(),
-        account.display()
-    );
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = &folder.canonicalize()?;
+    let output = folder.join(format!("{}.strobe", workload.name));
+    let account = folder.join(format!("{}.account", workload.name));
+    let mut recorder = record_command(strobe, 0, with, &output);
+    account_command(&mut recorder, folder, &account)?;
+    let words = std::iter::once(recorder.get_program()).chain(recorder.get_args());
+    let prefix: String = words.map(|word| format!("'{}' ", word.display())).collect();
     let status = data.quiet_command(workload, &prefix)?.status().context("cannot start a shell")?;
     ensure!(status.code().is_some(), "{}: {status}", workload.name);
-    let text = fs::read_to_string(&account).with_context(|| account.display().to_string())?;
+    accounted(&output, &account)
+}
+
+/// Has a command run what comes next through the program that asks the kernel what it took.
+fn account_command(command: &mut Command, folder: &Path, account: &Path) -> anyhow::Result<()> {
+    command.arg(compile(ACCOUNTED, folder)?).arg(account);
+    Ok(())
+}
+
+/// A profile, and user and system time of the same run in nanoseconds.
+fn accounted(output: &Path, account: &Path) -> anyhow::Result<(Profile, (f64, f64))> {
+    let text = fs::read_to_string(account).with_context(|| account.display().to_string())?;
     let usage = Truth::parse(&format!("cpu 1\n{text}"))?.usage;
-    Ok((store::open(&path)?, usage.with_context(|| format!("{}: {text}", account.display()))?))
+    Ok((store::open(output)?, usage.with_context(|| format!("{}: {text}", account.display()))?))
 }
 
 fn compile(kind: Kind, folder: &Path) -> anyhow::Result<PathBuf> {

@@ -87,7 +87,7 @@ impl Marks {
     }
 
     /// Addresses of eight bytes, each before a name that ends with a zero.
-    fn parse(mut bytes: &[u8]) -> anyhow::Result<Marks> {
+    pub(super) fn parse(mut bytes: &[u8]) -> anyhow::Result<Marks> {
         let mut marks: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         while let Some((address, rest)) = bytes.split_first_chunk() {
             let length = rest.iter().position(|&byte| byte == 0).context("a mark without an end")?;

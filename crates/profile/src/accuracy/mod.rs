@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 use crate::merge::keys::{Handles, Keys};
 use crate::model::{BlockEnd, BlockId, Context, Profile};
 use crate::query::{Outcomes, methods, outcomes};
-pub use honesty::{Coverage, Honesty, Of, honesty};
+pub use honesty::{Coverage, Honesty, Of, Score, honesty, interval_score};
 use pairs::{Pair, element_wise_error, hot_error, overlap, pair, scale, wall_weight};
 
 /// Share of all flow above which a path is hot.
