@@ -39,11 +39,11 @@ const FIRST_CHOICE: u64 = 24;
 /// Spots at a time.
 const MOST_SPOTS: usize = 20;
 /// Rates of blocks that become spots, per second of CPU time.
-const RATES: std::ops::RangeInclusive<f64> = 200.0..=15_000.0;
+const RATES: std::ops::RangeInclusive<f64> = 100.0..=5_000.0;
 /// The rate that is best: often enough for many hits, and not so often that they cost much.
-const BEST_RATE: f64 = 4_000.0;
+const BEST_RATE: f64 = 1_500.0;
 /// Highest rate in the phase that a block is of.
-const MOST_RATE_IN_PHASE: f64 = 60_000.0;
+const MOST_RATE_IN_PHASE: f64 = 20_000.0;
 /// Least number of bursts like equal ones that have seen a spot,
 const LEAST_BURSTS: f64 = 5.0;
 /// and from which on more are no better.
@@ -51,8 +51,8 @@ const ENOUGH_BURSTS: f64 = 30.0;
 /// Phases with less of the time have no spots of their own.
 const LEAST_PHASE: f64 = 0.03;
 /// Moments, and hits that are expected or were counted in them, before a spot says something.
-const LEAST_MOMENTS: f64 = 3.0;
-const LEAST_HITS: f64 = 4.0;
+const LEAST_MOMENTS: f64 = 4.0;
+const LEAST_HITS: f64 = 8.0;
 /// Excess of pairs that makes a block worth half of one that runs at random.
 const MUCH_EXCESS: f64 = 4.0;
 /// Variance of the logarithm of counts that all spots together must leave at most, to be used.

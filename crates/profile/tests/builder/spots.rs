@@ -16,8 +16,9 @@ const MODEL: TimeModel =
 
 fn program() -> Program {
     let work = |n_insns| Stmt::Work { n_insns, ns: n_insns * INSN_NS };
-    let inner = Stmt::While { percent: 90, body: vec![work(6), Stmt::Call { function: 1 }, work(3)] };
-    let outer = Stmt::While { percent: 100, body: vec![work(4), inner] };
+    let seldom = |percent| Stmt::If { percent, first: vec![work(2)], second: vec![work(1)] };
+    let inner = Stmt::While { percent: 90, body: vec![work(6), Stmt::Call { function: 1 }, seldom(3), seldom(1)] };
+    let outer = Stmt::While { percent: 100, body: vec![work(4), inner, seldom(20)] };
     Program::compile(&[vec![outer], vec![Stmt::If { percent: 50, first: vec![work(5)], second: vec![work(2)] }]])
 }
 
@@ -91,7 +92,7 @@ fn it_is_the_native_counts_that_decide() {
 #[test]
 fn few_native_counts_leave_a_wide_factor() {
     let (_, many) = judge(4.0, Some(Native { one_tick_in: 3, falsified: 1.0 }));
-    let (ratio, few) = judge(4.0, Some(Native { one_tick_in: 100, falsified: 1.0 }));
+    let (ratio, few) = judge(4.0, Some(Native { one_tick_in: 30, falsified: 1.0 }));
     assert!(few > 1.1 * many, "{few} and {many}");
     assert!((1.0 / few..few).contains(&ratio), "{ratio}, but within {few}");
 }

@@ -28,8 +28,10 @@ const PROGRAM_SECONDS: f64 = 40e-6;
 const WANTED_HITS: f64 = 12.0;
 const SHORTEST: f64 = 300e-6;
 const LONGEST: f64 = 3e-3;
-/// The program should not run at much less than its speed even for a moment.
-const MOST_RATE: f64 = 30_000.0;
+/// What a hit costs is measured where its code is in the caches ([`attach::probe::breakpoint_ns`]). In
+/// a program it is some microseconds more, which the count is too low by: at this rate, by some
+/// percent.
+const MOST_RATE: f64 = 8_000.0;
 /// Failures in a row after which it is given up.
 const MOST_FAILURES: u32 = 5;
 /// A thread that ran for less of a moment says too little about its rate.
@@ -279,12 +281,12 @@ mod tests {
     fn the_least_counted_spots_fill_the_registers_and_not_more_than_the_program_can_bear() {
         let (mut counter, to_do) = counter();
         let spots: Vec<(BlockRef, f64)> =
-            [1e4, 1e4, 2e4, 1e3, 1e3, 1e3].into_iter().zip(0..).map(|(hz, n)| (BlockRef(n), hz)).collect();
+            [3e3, 3e3, 5e3, 1e3, 1e3, 1e3].into_iter().zip(0..).map(|(hz, n)| (BlockRef(n), hz)).collect();
         counter.order(7, &spots, |block| (block != BlockRef(0)).then_some(u64::from(block.0) + 100));
         let Order { tid, spots, length, .. } = to_do.try_recv().unwrap();
         let addresses: Vec<u64> = spots.iter().map(|spot| spot.address).collect();
         assert_eq!((tid, addresses), (7, vec![101, 102]));
-        assert_eq!(length, Duration::from_micros(400));
+        assert_eq!(length, Duration::from_micros(1500));
         assert!(counter.is_under_way && !counter.is_due(1e6));
     }
 
