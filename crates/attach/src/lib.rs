@@ -24,6 +24,7 @@
 #![warn(missing_docs)]
 
 mod area;
+mod breakpoints;
 mod control;
 mod copies;
 mod drain;
@@ -53,6 +54,7 @@ mod target;
 mod thread_exits;
 mod witness;
 
+pub use breakpoints::{Breakpoints, Hits, MOST_ADDRESSES, MOST_HITS};
 pub use control::{Counters, ExactCounters};
 pub use drain::{Drained, SampleRef};
 pub use error::{Error, Result};

@@ -94,6 +94,11 @@ const PERF_EVENT_IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const TYPE_HARDWARE: u32 = 0;
 const TYPE_SOFTWARE: u32 = 1;
+const TYPE_BREAKPOINT: u32 = 5;
+/// The instruction at an address is begun.
+const BREAKPOINT_EXECUTE: u32 = 4;
+/// Time that an event was on, and time that it counted, behind the count.
+const FORMAT_TIMES: u64 = 1 | 2;
 const SOFTWARE_TASK_CLOCK: u64 = 1;
 
 /// What processors count, as the kernel numbers it.
@@ -110,6 +115,7 @@ pub enum HardwareCounter {
 
 /// Bits of `perf_event_attr`.
 mod bit {
+    pub(super) const DISABLED: u64 = 1;
     pub(super) const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub(super) const EXCLUDE_HV: u64 = 1 << 6;
     pub(super) const REMOVE_ON_EXEC: u64 = 1 << 36;
@@ -168,10 +174,33 @@ impl Attributes {
         }
     }
 
+    /// Counts how often the instruction at an address is begun, and overflows after so many times.
+    /// The leader of a group is off at first, and with it the others.
+    pub(crate) fn breakpoint(address: u64, most_hits: u64, is_leader: bool) -> Attributes {
+        Attributes {
+            kind: TYPE_BREAKPOINT,
+            size: size_of::<Attributes>() as u32,
+            sample_period: most_hits,
+            read_format: FORMAT_TIMES,
+            bits: bit::EXCLUDE_KERNEL | bit::EXCLUDE_HV | if is_leader { bit::DISABLED } else { 0 },
+            breakpoint_type: BREAKPOINT_EXECUTE,
+            config1: address,
+            // Breakpoints on instructions are as long as an address.
+            config2: size_of::<u64>() as u64,
+            ..Attributes::default()
+        }
+    }
+
     /// Opens the event for a thread, on any CPU.
     pub(crate) fn open(&self, tid: i32) -> io::Result<OwnedFd> {
+        self.open_in_group(tid, None)
+    }
+
+    /// The same, in the group of another event that leads it.
+    pub(crate) fn open_in_group(&self, tid: i32, leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
         const ANY_CPU: libc::c_int = -1;
         const NO_GROUP: libc::c_int = -1;
+        let group = leader.map_or(NO_GROUP, AsRawFd::as_raw_fd);
         // SAFETY: the kernel reads `size` bytes of attributes, which is the size of the structure.
         let fd = unsafe {
             libc::syscall(
@@ -179,7 +208,7 @@ impl Attributes {
                 self as *const Attributes,
                 tid,
                 ANY_CPU,
-                NO_GROUP,
+                group,
                 PERF_FLAG_FD_CLOEXEC,
             )
         };

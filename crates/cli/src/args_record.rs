@@ -114,6 +114,12 @@ struct ExperimentArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Probe::Trace, hide_possible_values = true)]
     probe: Probe,
 
+    /// Count some blocks in native code by breakpoints, for absolute counts
+    ///
+    /// Without, absolute counts rest on a model of how fast code is.
+    #[arg(long)]
+    spot_counts: bool,
+
     /// Arnold-Grove: samples per tick, instead of a burst of fixed length
     #[arg(long, value_name = "N", requires = "stride", conflicts_with = "burst", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: Option<u32>,
@@ -211,6 +217,7 @@ impl BudgetArgs {
             ("--burst", self.burst.is_some()),
             ("--samples", experiments.samples.is_some()),
             ("--probe", experiments.probe != Probe::Trace),
+            ("--spot-counts", experiments.spot_counts),
             ("--verify", self.verify),
         ];
         if let Some((option, _)) = given.into_iter().find(|&(_, is_given)| is_given) {
@@ -239,6 +246,7 @@ impl BudgetArgs {
                 Probe::None => BurstProbe::Nothing,
                 Probe::Off => BurstProbe::Off,
             },
+            counts_spots: experiments.spot_counts && experiments.probe == Probe::Trace,
             keeps_log: self.keep_trace,
             verifies: self.verify,
             ..bursts

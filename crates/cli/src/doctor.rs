@@ -67,6 +67,14 @@ pub fn run(json: bool, out: &mut impl Write) -> Result<()> {
         &perf,
         "rates above the kernel's timer frequency are not available; the rest works",
     ));
+    findings.push(match attach::probe::breakpoint_ns() {
+        Ok(ns) => Finding::good("breakpoints", format!("counting costs {:.1} us a hit", ns / 1e3)),
+        Err(error) => Finding::limited(
+            "breakpoints",
+            error.to_string(),
+            "counts of sampled profiles rest on a model of time; shares do not depend on it",
+        ),
+    });
     findings.push(expected_cost(timers.as_deref().unwrap_or_default(), perf.as_deref().unwrap_or_default()));
     if json {
         serde_json::to_writer_pretty(&mut *out, &findings)?;

@@ -8,6 +8,7 @@ use wire::control::{Policy, TickSource};
 use wire::sample::{EndReason, Outcome};
 
 use crate::bursts::check::Findings;
+use crate::bursts::spots::{SpotCounter, SpotTotals};
 use crate::bursts::tally::{Cost, Tally, Yields};
 use crate::counted::CountedTotals;
 use crate::exact::{Accesses, Outcome as ExactOutcome, Stay};
@@ -81,6 +82,8 @@ pub struct BurstFacts {
     pub warm: Yields,
     /// Time from the first join until nine of ten ticks started bursts.
     pub warm_after: Option<Duration>,
+    /// Blocks that were counted in native code, if the kernel let it.
+    pub spots: Option<SpotTotals>,
 }
 
 /// Counters of a run.
@@ -212,27 +215,35 @@ pub struct Shares {
     pub bursts: f64,
     /// Starts of processes.
     pub starts: f64,
+    /// Counting blocks in native code.
+    pub spots: f64,
 }
 
 impl Shares {
     fn of(cost: &Cost, cpu_seconds: f64) -> Shares {
         let share = |seconds: f64| if cpu_seconds > 0.0 { seconds / cpu_seconds } else { 0.0 };
-        Shares { ticks: share(cost.tick_seconds), bursts: share(cost.burst_seconds), starts: share(cost.start_seconds) }
+        Shares {
+            ticks: share(cost.tick_seconds),
+            bursts: share(cost.burst_seconds),
+            starts: share(cost.start_seconds),
+            spots: share(cost.spot_seconds),
+        }
     }
 
     /// Returns the sum of the shares.
     #[must_use]
     pub fn total(self) -> f64 {
-        self.ticks + self.bursts + self.starts
+        self.ticks + self.bursts + self.starts + self.spots
     }
 
-    fn rows(self) -> [Fact; 4] {
+    fn rows(self) -> [Fact; 5] {
         let percent = |share: f64| format!("{:.3}", 100.0 * share);
         [
             ("cost_percent", percent(self.total())),
             ("cost_ticks_percent", percent(self.ticks)),
             ("cost_bursts_percent", percent(self.bursts)),
             ("cost_starts_percent", percent(self.starts)),
+            ("cost_spots_percent", percent(self.spots)),
         ]
     }
 }
@@ -389,6 +400,7 @@ impl BurstFacts {
             delivery_seconds: session.delivery_seconds,
             warm,
             warm_after: session.pace.warm_after,
+            spots: session.spots.as_ref().map(SpotCounter::totals),
         }
     }
 
@@ -439,6 +451,9 @@ impl BurstFacts {
             ("instructions_translated", run.modules.n_instructions.to_string()),
         ];
         rows.extend(self.shares(run).rows());
+        rows.extend(self.spots.iter().flat_map(|spots| {
+            [("spot_moments", spots.n_moments.to_string()), ("spot_hits", spots.n_hits.to_string())]
+        }));
         rows.extend(tally.outcomes.iter().map(|(&outcome, n)| (outcome_fact(outcome), n.to_string())));
         rows.extend(tally.end_reasons.iter().map(|(&reason, n)| (end_fact(reason), n.to_string())));
         if self.findings.n_bursts > 0 {

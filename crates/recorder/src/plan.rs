@@ -83,6 +83,8 @@ pub struct Bursts {
     pub sampling: Option<Sampling>,
     /// What a burst does.
     pub probe: BurstProbe,
+    /// Whether the kernel counts some blocks in native code now and then, where it is permitted.
+    pub counts_spots: bool,
     /// Whether the block records of bursts are kept in the profile.
     pub keeps_log: bool,
     /// Whether every step of every burst is checked against the control flow of the code.
@@ -101,6 +103,7 @@ impl Bursts {
             length,
             sampling,
             probe: BurstProbe::Blocks,
+            counts_spots: false,
             keeps_log: false,
             verifies: false,
         }

@@ -13,6 +13,7 @@ use store::path_trace::file::Writer;
 use symbols::Symbolizer;
 
 use crate::bursts::budget::Budget;
+use crate::bursts::spots::SpotCounter;
 use crate::error::{Error, Result};
 use crate::exact;
 use crate::facts::{Ending, RunFacts};
@@ -146,6 +147,7 @@ impl Recorder {
         let target = Target::from(command.spawn().map_err(Error::io(name))?);
         let start_up = started.elapsed();
         let passing_on = requests.pass_on_to(&target);
+        session.spots = spot_counter(&session.plan);
         session.delivery_seconds = attach::probe::delivery_ns().unwrap_or(0.0) / 1e9;
         Ok(Recorder {
             session,
@@ -314,6 +316,14 @@ impl Recorded {
     }
 }
 
+/// Returns what counts blocks in native code, where the mode has a use for it.
+fn spot_counter(plan: &Plan) -> Option<SpotCounter> {
+    match &plan.mode {
+        Mode::Bursts(bursts) if bursts.counts_spots => SpotCounter::start(bursts.budget, plan.seed),
+        Mode::Bursts(_) | Mode::Counted(_) | Mode::Exact(_) | Mode::Pep(_) => None,
+    }
+}
+
 /// Returns what processes are told when they join.
 fn settings(plan: &Plan) -> Settings {
     let setting = Budget::new(plan.mode.wishes()).setting();
@@ -386,7 +396,8 @@ fn profile(session: &mut Session, exact: Option<&mut exact::Outcome>, facts: &Ru
         let mut profile = session.sums.builder.profile();
         profile.values = profile::of_whole_run(&profile, session.values_of_bursts());
         if session.recorded_all() {
-            query::account(&mut profile, measured_cpu(facts));
+            let rest_on_time = !session.sums.builder.has_spot_counts();
+            query::account(&mut profile, measured_cpu(facts), rest_on_time);
         }
         return profile;
     };

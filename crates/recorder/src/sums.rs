@@ -8,6 +8,7 @@ use store::Recording;
 use store::path_trace::file::Writer;
 
 use crate::bursts::check::Findings;
+use crate::bursts::spots::Lot;
 use crate::bursts::tally::Tally;
 use crate::counted::CountedTotals;
 use crate::exact;
@@ -23,6 +24,8 @@ pub struct Sums {
     pub builder: Builder,
     /// How ticks and bursts went.
     pub tally: Tally,
+    /// A thread that ticks have found lately.
+    pub lot: Lot,
     /// What checking bursts has found.
     pub findings: Findings,
     /// How the rest went.

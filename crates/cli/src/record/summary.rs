@@ -73,18 +73,25 @@ pub fn text(run: &RunFacts, facts: &BurstFacts, file: &str) -> String {
             ),
         );
     }
-    let shares @ Shares { ticks, bursts, starts } = facts.shares(run);
+    let shares @ Shares { ticks, bursts, starts, spots } = facts.shares(run);
     let limit = facts.budget.map_or("no budget".to_owned(), |budget| format!("budget {:.2} %", 100.0 * budget));
     line(
         "cost",
         format!(
-            "at most {:.2} % of CPU time in the program: ticks {:.2} %, bursts {:.2} % ({limit}), starts of processes {:.2} %",
+            "at most {:.2} % of CPU time in the program: ticks {:.2} %, bursts {:.2} %, spot counts {:.2} % ({limit}), starts of processes {:.2} %",
             100.0 * shares.total(),
             100.0 * ticks,
             100.0 * bursts,
+            100.0 * spots,
             100.0 * starts
         ),
     );
+    if let Some(spots) = facts.spots.filter(|spots| spots.n_moments > 0) {
+        line(
+            "spot counts",
+            format!("{} of blocks, in {} moments", thousands(spots.n_hits), thousands(spots.n_moments)),
+        );
+    }
     let modules = &run.modules;
     line(
         "modules",

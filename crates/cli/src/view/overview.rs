@@ -60,6 +60,7 @@ pub struct Cost {
     pub ticks_percent: Option<f64>,
     pub bursts_percent: Option<f64>,
     pub starts_percent: Option<f64>,
+    pub spots_percent: Option<f64>,
     /// CPU time of strobe itself.
     pub agent_cpu_s: Option<f64>,
 }
@@ -241,6 +242,7 @@ fn cost(profile: &Profile) -> Cost {
         ticks_percent: number(profile, "cost_ticks_percent"),
         bursts_percent: number(profile, "cost_bursts_percent"),
         starts_percent: number(profile, "cost_starts_percent"),
+        spots_percent: number(profile, "cost_spots_percent"),
         agent_cpu_s: number(profile, "agent_cpu_s"),
     }
 }

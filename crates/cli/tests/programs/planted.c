@@ -5,6 +5,7 @@
  *           the rare path follows; the difference of the two is what that takes.
  *   faults  page faults
  *   reads   system calls
+ *   chases  rounds of dependent loads that miss all caches, whose numbers are printed
  *
  * Prints microseconds by the program's own clocks: for "slow" those of the function and of its
  * rare path, for all the user and system time of the process. */
@@ -89,6 +90,31 @@ static void reads(unsigned scale) {
         CHECK_EQUAL(read(zeros, buffer, sizeof buffer), sizeof buffer);
 }
 
+__attribute__((noinline, noclone)) static uint32_t chase(uint32_t at) {
+    for (unsigned i = 0; i < 2000; i++)
+        at = next_of[at];
+    return at;
+}
+
+/* Does what takes no time, so that there is a block that runs more rarely. */
+__attribute__((noinline, noclone)) static uint32_t turn(uint32_t at) {
+    __asm__ volatile("");
+    return at + 1;
+}
+
+static void chases(unsigned scale) {
+    prepare();
+    uint32_t at = 0;
+    const unsigned n = 2500 * scale;
+    for (unsigned round = 0; round < n; round++) {
+        at = chase(at);
+        if (round % 4 == 0)
+            at = turn(at) & (N_WORDS - 1);
+    }
+    __asm__ volatile("" : : "r"(at));
+    printf("chase %u\nturn %u\n", n, (n + 3) / 4);
+}
+
 int main(int argc, char **argv) {
     unsigned scale = scale_of(argc, argv);
     const char *what = argc > 2 ? argv[2] : "";
@@ -98,6 +124,8 @@ int main(int argc, char **argv) {
         faults(scale);
     else if (strcmp(what, "reads") == 0)
         reads(scale);
+    else if (strcmp(what, "chases") == 0)
+        chases(scale);
     struct rusage usage;
     CHECK_EQUAL(getrusage(RUSAGE_SELF, &usage), 0);
     printf("user %ld\n", usage.ru_utime.tv_sec * 1000000l + usage.ru_utime.tv_usec);

@@ -62,6 +62,23 @@ fn time_in_the_kernel_is_what_the_kernel_says() {
     }
 }
 
+/// Code that waits for memory runs much more rarely than its instructions suggest. Counting blocks in
+/// native code tells.
+#[test]
+fn counts_of_slow_code_are_right_where_blocks_are_counted_natively() {
+    let judged = |options: &[&str]| {
+        let (truth, profile, _) = recorded("chases", options);
+        let chase = profile.functions.iter().find(|row| row.name == "chase").expect("what most time was spent in");
+        (chase.entries.value / truth["chase"], profile)
+    };
+    let (by_model, _) = judged(&["--overhead", "10%"]);
+    assert!(by_model > 3.0, "{by_model} times as many: the model of speed knows, and nothing is tested");
+    let (by_spots, profile) = judged(&["--overhead", "10%", "--spot-counts"]);
+    assert!((0.6..1.67).contains(&by_spots), "{by_spots} times as many: {:?}", profile.facts);
+    let factor = query::scale_factor(&profile);
+    assert!(factor < 2.0, "counts are stated to be right within {factor}");
+}
+
 /// Code that never had a copy is named from what its file states.
 #[test]
 fn code_without_copies_has_names() {

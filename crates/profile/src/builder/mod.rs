@@ -22,6 +22,7 @@
 //! | `strata`, `cell_index`, `phases`, `weights`, `path_weights`, `time` | the estimator |
 //! | `chance` | how sure counts are so far |
 //! | `time_model`, `predictor`, `durations`, `doubt` | native durations of bursts |
+//! | `spots`, `spot_fit` | blocks that are counted in native code, and what that says of all others |
 //! | `assemble` | the profile's tables |
 
 mod assemble;
@@ -43,6 +44,8 @@ mod pipeline;
 mod precision;
 mod predictor;
 mod shrink;
+mod spot_fit;
+mod spots;
 mod strata;
 mod suffix;
 mod tick_places;
@@ -68,6 +71,8 @@ use self::loops::Loops;
 use self::nests::Nests;
 use self::pipeline::Pipeline;
 use self::predictor::Predictor;
+pub use self::spots::SpotCount;
+use self::spots::Spots;
 use self::strata::{Count, Strata};
 use self::suffix::Suffix;
 use self::tick_places::{Onward, TickPlaces};
@@ -235,6 +240,7 @@ pub struct Builder {
     region_time: FxHashMap<Region, TickTime>,
     tick_places: TickPlaces,
     habits: Habits,
+    spots: Spots,
     /// Time of ticks in user code that started no burst.
     unwatched_ns: f64,
     system_calls: FxHashMap<(ContextKey, Option<ModuleId>, u64), TickTime>,
@@ -299,6 +305,7 @@ impl Builder {
             region_time: FxHashMap::default(),
             tick_places: TickPlaces::default(),
             habits: Habits::default(),
+            spots: Spots::default(),
             unwatched_ns: 0.0,
             system_calls: FxHashMap::default(),
             threads: Vec::new(),

@@ -315,6 +315,20 @@ impl Strata {
         self.cells.iter().map(|cell| (cell.stratum, cell.event, cell.seen))
     }
 
+    /// The same with corrections.
+    pub fn weighted_counts(&self) -> impl Iterator<Item = (StratumId, EventId, f64)> {
+        self.cells.iter().map(|cell| (cell.stratum, cell.event, cell.k + cell.open))
+    }
+
+    /// Counts with corrections, and the sum of their squares over blocks of ticks.
+    pub fn squares(&self) -> impl Iterator<Item = (StratumId, EventId, f64, f64)> {
+        let squares = |cell: &Cell| (cell.k + cell.open, cell.k2 + cell.open * cell.open);
+        self.cells.iter().map(move |cell| {
+            let (k, k2) = squares(cell);
+            (cell.stratum, cell.event, k, k2)
+        })
+    }
+
     /// Prepares for estimating with these weights, which come from `n_ticks` ticks.
     pub fn weigh(&self, scales: &[f64], slowness: &[Slowness], phases: &[PhaseId], n_ticks: f64) -> Weights {
         let weigh = |(((row, &scale), slowness), &phase): (((&Stratum, &f64), &Slowness), &PhaseId)| {
@@ -424,39 +438,39 @@ fn within(cell: &Cell, weight: &Weight, rate: f64) -> f64 {
 }
 
 impl Weights {
-    /// What the error of the time model makes of counts. With the errors `e` of phases and their
-    /// shares `q` of all work, the number of all events is off by a factor, and the share of an
-    /// event of phase `i` by another:
+    /// What the error of the time model makes of counts. With the covariance `P` of the errors of
+    /// phases and their shares `q` of all work, the number of all events is off by a factor, and
+    /// the share of an event of phase `i` by another:
     ///
     /// ```text
-    /// C = sum of q^2 e^2                                  variance of the logarithm of the common factor
-    /// e_i^2 (1 - q_i)^2 + sum over others of q^2 e^2
-    ///   = e_i^2 (1 - 2 q_i) + C                           that of the share
+    /// C = q' P q                        variance of the logarithm of the common factor
+    /// P_ii - 2 (P q)_i + C              that of the share
     /// ```
     ///
     /// A profile has one figure for the second: the mean over events as bursts see them, each once
     /// in a burst however often it happens. Intervals are read event by event; a mean by executions
     /// would be that of the hottest loop, whose own share is nearly all, and right in any case.
-    pub fn model_errors(&self) -> ModelErrors {
-        let n_phases = self.rows.iter().map(|row| row.phase.index() + 1).max().unwrap_or(0);
-        let mut phases = vec![(0.0, 0.0, 0.0); n_phases];
+    pub fn model_errors(&self, covariance: &[Vec<f64>]) -> ModelErrors {
+        let mut phases = vec![(0.0, 0.0); covariance.len()];
         for row in &self.rows {
-            let (work, n_events_seen, error) = &mut phases[row.phase.index()];
+            let (work, n_events_seen) = &mut phases[row.phase.index()];
             *work += row.scale * row.durations.d;
             *n_events_seen += row.n_events_seen;
-            *error = row.slowness.log_error;
         }
-        let work: f64 = phases.iter().map(|&(work, ..)| work).sum();
-        let n_events_seen: f64 = phases.iter().map(|&(_, n, _)| n).sum();
+        let work: f64 = phases.iter().map(|&(work, _)| work).sum();
+        let n_events_seen: f64 = phases.iter().map(|&(_, n)| n).sum();
         if work <= 0.0 || n_events_seen <= 0.0 {
             return ModelErrors { scale: 0.0, mix: 0.0 };
         }
-        let common: f64 = phases.iter().map(|&(of_phase, _, error)| (of_phase / work * error).powi(2)).sum();
-        let of_share = |&(of_phase, n, error): &(f64, f64, f64)| {
-            n / n_events_seen * (error * error * (1.0 - 2.0 * of_phase / work) + common)
+        let times_shares =
+            |row: &Vec<f64>| -> f64 { row.iter().zip(&phases).map(|(p, &(of_phase, _))| p * of_phase / work).sum() };
+        let along: Vec<f64> = covariance.iter().map(times_shares).collect();
+        let common: f64 = along.iter().zip(&phases).map(|(along, &(of_phase, _))| along * of_phase / work).sum();
+        let of_share = |(phase, &(_, n)): (usize, &(f64, f64))| {
+            n / n_events_seen * (covariance[phase][phase] - 2.0 * along[phase] + common)
         };
-        let mix: f64 = phases.iter().map(of_share).sum();
-        ModelErrors { scale: common.sqrt(), mix: mix.max(0.0).sqrt() }
+        let mix: f64 = phases.iter().enumerate().map(of_share).sum();
+        ModelErrors { scale: common.max(0.0).sqrt(), mix: mix.max(0.0).sqrt() }
     }
 
     /// The events that one seen event stands for, in strata that hold 95 % of the time that has
@@ -497,6 +511,7 @@ impl Cell {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spot_fit::Fit;
     use super::*;
 
     #[test]
@@ -523,7 +538,8 @@ mod tests {
         let phases = phases::find(&[vec![(0, 1.0)], vec![(1, 1.0)]], &[2.0, 1.0]);
         let of = |n_events: [f64; 2]| {
             let rows = vec![weight(phases[0], 99.0, n_events[0]), weight(phases[1], 1.0, n_events[1])];
-            Weights { rows, total_ns: 100.0, n_ticks: 20.0 }.model_errors().mix
+            let independent = Fit::unmeasured(&[0.2, 0.2]).covariance;
+            Weights { rows, total_ns: 100.0, n_ticks: 20.0 }.model_errors(&independent).mix
         };
         assert!((of([0.0, 1.0]) - 0.2 * 2.0_f64.sqrt() * 0.99).abs() < 1e-12);
         assert!(of([1.0, 0.0]) < 0.003);

@@ -42,9 +42,13 @@ pub fn scale_factor(profile: &Profile) -> f64 {
 /// Takes in the kernel's account of the run. Where it knows of less user time than ticks found at
 /// user addresses, the rest was page faults and interrupts. Which of the code they belong to is not
 /// known, and counts of code that is slow for that reason are too high: by something between
-/// nothing and the quotient of the two, which [`Profile::scale_error`] allows for.
-pub fn account(profile: &mut Profile, measured: CpuTime) {
+/// nothing and the quotient of the two, which [`Profile::scale_error`] allows for unless counts do
+/// not rest on time.
+pub fn account(profile: &mut Profile, measured: CpuTime, counts_rest_on_time: bool) {
     profile.measured_cpu = measured;
+    if !counts_rest_on_time {
+        return;
+    }
     let found_ns: f64 = profile.functions.iter().map(|row| row.self_ns.value).sum();
     let user_ns = totals(profile).user_ns;
     let width = (found_ns / (user_ns.value + user_ns.margin())).ln();

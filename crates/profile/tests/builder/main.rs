@@ -6,6 +6,7 @@ mod conservation;
 mod replay;
 mod scale;
 mod shared_block;
+mod spots;
 mod ticks;
 mod transitions;
 mod truth;

@@ -44,6 +44,11 @@ impl<'a> Replayer<'a> {
         Replayer { builder, program, module, thread, first }
     }
 
+    /// The number of the program's first block.
+    pub fn first_block(&self) -> BlockRef {
+        self.first
+    }
+
     pub fn place(&self, block: u32, offset: u64) -> Place {
         Place { module: Some(self.module), address: self.program.code.blocks[block as usize].address + offset }
     }

@@ -172,7 +172,7 @@ fn the_kernels_account_is_no_sample() {
             // Of 50 ticks in all.
             row.self_ns.seen = (row.self_ns.value / 20.0) as u64;
         }
-        query::account(&mut profile, CpuTime { user_ns: ns, system_ns: 100.0 });
+        query::account(&mut profile, CpuTime { user_ns: ns, system_ns: 100.0 }, true);
         profile
     };
     let (mut before, mut after) = (measured(900.0), measured(950.0));

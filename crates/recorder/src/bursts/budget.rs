@@ -206,7 +206,7 @@ mod tests {
             n_checks: 5.0,
             tick_seconds: 50e-6,
             burst_seconds: 100e-6,
-            start_seconds: 0.0,
+            ..Cost::default()
         };
         let setting = budget.adjust(early, 0.05, Some(MUCH));
         assert!(setting.rate_hz > 50.0, "{setting:?}");

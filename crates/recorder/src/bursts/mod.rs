@@ -4,4 +4,5 @@ pub mod budget;
 pub mod check;
 pub mod digest;
 pub mod reader;
+pub mod spots;
 pub mod tally;

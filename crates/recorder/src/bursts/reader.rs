@@ -61,6 +61,7 @@ impl BurstReader {
             return;
         }
         let Some(outcome) = Outcome::from_u8(header.outcome) else { return };
+        sums.lot.add(of.process.pid(), header.tid);
         let frames = of.unwinder.unwind(header, sample.stack);
         self.digest.take(&mut sums.builder, &mut of.layout, sample, &frames, ns_per_cycle);
         match outcome {

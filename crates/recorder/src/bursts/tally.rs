@@ -85,12 +85,14 @@ pub struct Cost {
     pub burst_seconds: f64,
     /// Seconds of starting processes, which no setting changes.
     pub start_seconds: f64,
+    /// Seconds of counting blocks in native code.
+    pub spot_seconds: f64,
 }
 
 impl Cost {
     /// Returns the seconds that the budget limits.
     pub fn seconds(&self) -> f64 {
-        self.tick_seconds + self.burst_seconds
+        self.tick_seconds + self.burst_seconds + self.spot_seconds
     }
 }
 
@@ -136,6 +138,7 @@ impl Tally {
             tick_seconds: self.handler_cycles as f64 / cycles_per_second + self.n_samples as f64 * delivery_seconds,
             burst_seconds: self.burst_cycles / cycles_per_second,
             start_seconds: 0.0,
+            spot_seconds: 0.0,
         }
     }
 

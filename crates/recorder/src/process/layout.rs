@@ -88,6 +88,16 @@ impl Layout {
         low + u64::from(record & ((1 << RECORD_ADDRESS_BITS) - 1))
     }
 
+    /// Where a block is in this process; nothing if its module is not loaded.
+    pub fn address_of(&self, block: BlockRef) -> Option<u64> {
+        let of_module = |module: &LoadedModule| {
+            let (first, code) = module.code.as_ref()?;
+            let block = code.blocks.get(block.0.checked_sub(first.0)? as usize)?;
+            Some(block.address.wrapping_add(module.bias))
+        };
+        self.modules.iter().find_map(of_module)
+    }
+
     /// The block of a record.
     pub fn block(&mut self, record: u32) -> Lookup {
         if self.recent.is_empty() {

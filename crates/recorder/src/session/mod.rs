@@ -27,6 +27,7 @@ pub use self::nap::SHORTEST_NAP;
 use self::processes::Followed;
 use self::writing::Writing;
 use crate::bursts::budget::Budget;
+use crate::bursts::spots::SpotCounter;
 use crate::bursts::tally::{Cost, Yields};
 use crate::error::Result;
 use crate::exact;
@@ -71,6 +72,8 @@ pub struct Session {
     writing: Writing,
     /// What it takes to deliver the signal of a tick.
     pub delivery_seconds: f64,
+    /// Counts blocks in native code, where the kernel lets it.
+    pub spots: Option<SpotCounter>,
 }
 
 /// Whether recording is on, and for how long it has been.
@@ -123,6 +126,7 @@ impl Session {
             recording,
             builder: profile::Builder::new(options(&plan.mode)),
             tally: Default::default(),
+            lot: Default::default(),
             findings: Default::default(),
             counters: Counters::default(),
             exact: exact::Totals::default(),
@@ -167,6 +171,7 @@ impl Session {
             requests,
             tick_source: settings.tick_source,
             delivery_seconds: 0.0,
+            spots: None,
         })
     }
 
@@ -185,6 +190,7 @@ impl Session {
         self.rescan();
         self.answer_requests();
         self.settle();
+        self.count_spots();
         if self.pace.last_adjust.elapsed() >= ADJUST_EVERY {
             self.pace.last_adjust = Instant::now();
             self.adjust();
@@ -233,6 +239,7 @@ impl Session {
         cost.tick_seconds += silent * self.delivery_seconds;
         let unsettled: u64 = self.processes.iter().map(|followed| followed.of.process.counters().join_cpu_ns).sum();
         cost.start_seconds = START_PER_JOIN * (counters.join_cpu_ns + unsettled) as f64 / 1e9;
+        cost.spot_seconds = self.spots.as_ref().map_or(0.0, |spots| spots.totals().program_seconds);
         cost
     }
 
@@ -282,6 +289,24 @@ impl Session {
         }
         for followed in self.processes.iter().filter(|followed| !followed.has_ended()) {
             followed.of.process.set_enabled(enabled && followed.of.hindrance.is_none());
+        }
+    }
+
+    /// Has blocks counted in native code, in a thread that ran lately.
+    fn count_spots(&mut self) {
+        let cpu_seconds = self.cpu_seconds();
+        let (Some(spots), Sums { builder, lot, .. }) = (&mut self.spots, &mut self.sums) else { return };
+        spots.take_in(builder);
+        if !self.window.is_enabled || !spots.is_due(cpu_seconds) {
+            return;
+        }
+        let Some((pid, tid)) = lot.take() else { return };
+        builder.choose_spots();
+        let is_asked = |followed: &&Followed| {
+            !followed.has_ended() && followed.of.process.pid() == pid && followed.of.hindrance.is_none()
+        };
+        if let Some(Followed { of, .. }) = self.processes.iter().find(is_asked) {
+            spots.order(tid, &builder.spots(), |block| of.layout.address_of(block));
         }
     }
 

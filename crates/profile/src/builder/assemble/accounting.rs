@@ -20,7 +20,7 @@ use crate::model::ModuleId;
 
 /// The accounts, and what is not in them.
 #[derive(Debug)]
-pub(super) struct Accounting {
+pub(in crate::builder) struct Accounting {
     pub accounts: Accounts,
     /// By stratum.
     pub phases: Vec<PhaseId>,

@@ -6,7 +6,7 @@
 //! Functions and contexts have the time of the ticks in them; [`times`] shares it out within a
 //! function.
 
-mod accounting;
+pub(super) mod accounting;
 mod contexts;
 mod flow;
 mod loops;
@@ -20,9 +20,11 @@ use self::flow::FlowRows;
 use super::code_map::FunctionIdentity;
 use super::events::Event;
 use super::ids::FunctionKey;
-use super::phases::PhaseId;
+use super::phases::{self, PhaseId};
+use super::spot_fit::Fit;
 use super::strata::Weights;
 use super::time::TickTime;
+use super::weights::Accounts;
 use super::{Builder, Coverage, weights};
 use crate::estimate::Estimate;
 use crate::model::{Function, FunctionId, Profile};
@@ -37,11 +39,12 @@ const LEAST_UNWATCHED: f64 = 0.05;
 pub(super) fn profile(builder: &Builder) -> Profile {
     let known = &builder.tables.known;
     let functions = Functions::new(builder);
-    let Estimated { estimates, unseen_at_most, scale_error, mix_error, unknown_ns } = match builder.options.coverage {
-        Coverage::Sampled => Estimated::by_time(builder),
-        Coverage::Counted { weight } => Estimated::by_checks(builder, weight),
-        Coverage::Complete => Estimated::of_all(builder),
-    };
+    let Estimated { estimates, unseen_at_most, scale_error, mix_error, is_measured, unknown_ns } =
+        match builder.options.coverage {
+            Coverage::Sampled => Estimated::by_time(builder),
+            Coverage::Counted { weight } => Estimated::by_checks(builder, weight),
+            Coverage::Complete => Estimated::of_all(builder),
+        };
     let is_sampled = builder.options.coverage == Coverage::Sampled;
     let mut profile = Profile {
         facts: facts(builder, unknown_ns),
@@ -62,7 +65,7 @@ pub(super) fn profile(builder: &Builder) -> Profile {
     let rows = FlowRows::new(builder, &functions, &estimates);
     rows.fill(&mut profile);
     let times = times::fill(&rows, &mut profile);
-    if is_sampled && builder.options.times.is_modelled() {
+    if is_sampled && builder.options.times.is_modelled() && !is_measured {
         // Anything between as modelled and that much slower is as likely.
         profile.scale_error = profile.scale_error.hypot(times.slowness(&profile) / 3.0_f64.sqrt());
     }
@@ -91,6 +94,8 @@ struct Estimated {
     unseen_at_most: f64,
     scale_error: f64,
     mix_error: f64,
+    /// Spots have told how often code runs, so that it does not rest on how fast it is.
+    is_measured: bool,
     /// Time that belongs to no stratum.
     unknown_ns: f64,
 }
@@ -99,15 +104,27 @@ impl Estimated {
     /// From bursts that ticks started.
     fn by_time(builder: &Builder) -> Estimated {
         let known = &builder.tables.known;
-        let Accounting { accounts, phases, slowness, unknown_ns } = Accounting::new(builder);
+        let Accounting { mut accounts, phases, mut slowness, unknown_ns } = Accounting::new(builder);
         let unwatched = unwatched_share(builder);
-        let scales: Vec<f64> = weights::solve(&accounts, &phases).iter().map(|scale| scale * unwatched).collect();
+        let solve = |accounts: &Accounts| -> Vec<f64> {
+            weights::solve(accounts, &phases).iter().map(|scale| scale * unwatched).collect()
+        };
+        let mut scales = solve(&accounts);
+        let mut log_errors = vec![0.0; phases::count(&phases)];
+        phases.iter().zip(&slowness).for_each(|(phase, slowness)| log_errors[phase.index()] = slowness.log_error);
+        let measured = builder.correct_by_spots(&scales, &phases, &log_errors, &mut slowness);
+        if measured.is_some() {
+            accounts.duration_ns = builder.strata.durations_ns(&slowness);
+            scales = solve(&accounts);
+        }
+        let is_measured = measured.is_some();
+        let fit = measured.unwrap_or_else(|| Fit::unmeasured(&log_errors));
         let weigh = |scales: &[f64]| builder.strata.weigh(scales, &slowness, &phases, builder.user.n_ticks());
         let n_events = known.events.len();
         let is_edge = |event| matches!(known.events.get(event), Event::Edge { .. });
         let damped = builder.strata.damped(&weigh(&scales), n_events, is_edge);
         let weights = weigh(&damped.scales);
-        let errors = weights.model_errors();
+        let errors = weights.model_errors(&fit.covariance);
         // Weights of strata of one phase are wrong independently of each other, the more so for
         // events of few strata.
         let of_strata = accounts.model_noise * builder.strata.concentration(&weights, n_events);
@@ -118,6 +135,7 @@ impl Estimated {
             unseen_at_most: unseen_at_most(&weights),
             scale_error: errors.scale,
             mix_error: errors.mix.hypot(of_strata.sqrt()),
+            is_measured,
             unknown_ns,
         }
     }
@@ -133,6 +151,7 @@ impl Estimated {
             unseen_at_most: unseen_at_most(&weights),
             scale_error: 0.0,
             mix_error: 0.0,
+            is_measured: false,
             unknown_ns: 0.0,
         }
     }
@@ -144,13 +163,14 @@ impl Estimated {
             unseen_at_most: 0.0,
             scale_error: 0.0,
             mix_error: 0.0,
+            is_measured: false,
             unknown_ns: 0.0,
         }
     }
 }
 
 /// What of the time between ticks was the program's own. Ticks and bursts make time pass, too.
-fn unwatched_share(builder: &Builder) -> f64 {
+pub(super) fn unwatched_share(builder: &Builder) -> f64 {
     let n_ticks: u64 = builder.outcomes.values().sum();
     let watch_ns = builder.strata.watch_ns() + n_ticks as f64 * builder.options.times.tick_ns;
     if builder.total.ns > 0.0 { (1.0 - watch_ns / builder.total.ns).max(LEAST_UNWATCHED) } else { 1.0 }
