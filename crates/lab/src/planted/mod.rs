@@ -17,8 +17,8 @@ use profile::Profile;
 
 use crate::corpus::{Data, Workload};
 
-pub use judge::{Case, Summary, Thing, judge, verdict};
-pub use truth::{Marks, Part, Truth};
+pub use judge::{Case, Summary, judge, verdict};
+pub use truth::{Marks, Part, Thing, Truth};
 
 /// A program with something planted.
 #[derive(Clone, Copy, Debug)]
