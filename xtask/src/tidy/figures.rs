@@ -3,8 +3,8 @@
 //! A row of a table in README.md whose first cell names claims has only numbers that were found for
 //! them, by docs/lab/results.md. All other numbers in its tables occur in some document of
 //! docs/lab. The output that it shows, and numbers with a decimal point in its text, are those of
-//! docs/start.md, which goes through the same example, or of docs/lab. (Whole numbers are not looked
-//! at: there is hardly one that does not occur anywhere.)
+//! docs/start.md, which goes through the same example, or of docs/lab. Whole numbers are not looked
+//! at: nearly all of them occur somewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,6 +8,7 @@
 //! - [`claims`]: the tables of the claims; `verdicts`: whether a stream agrees with the paper.
 
 pub mod claims;
+mod measured;
 pub mod noted;
 pub mod replay;
 pub mod report;

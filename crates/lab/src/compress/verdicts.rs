@@ -5,7 +5,7 @@
 
 use sampling::metrics::message_overhead;
 
-use super::claims::{EQUAL_MEMORY, HP, HP_HALF, Measured, P, R, SECOND_LEVEL, SIZES, TAGGED};
+use super::measured::{EQUAL_MEMORY, HP, HP_HALF, Measured, P, R, SECOND_LEVEL, SIZES, TAGGED};
 
 /// Half of the messages, and what chance adds.
 const HALF: f64 = 0.55;

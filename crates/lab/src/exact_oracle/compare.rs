@@ -1,9 +1,9 @@
 //! Runs under callgrind and under strobe, place by place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::counts::{Counts, Place};
-use super::reason::Reason;
 
 /// What all runs say of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,73 @@ pub enum Verdict {
     Explained(Reason),
     /// callgrind has one count and strobe another.
     Different,
+}
+
+/// Why a stable count is not the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The program ended in the middle of the block: strobe counts all of it, callgrind nothing.
+    End,
+    /// Block counts do not determine where the jump went, and strobe has no counter for it; its
+    /// edges do not add up to its executions.
+    Undetermined,
+    /// A path that never ended: the program ended, or the function was left by `longjmp`. Not more
+    /// are missing than calls did not return.
+    Unfinished,
+    /// An indirect call that callgrind says was executed more often than what is before it in the
+    /// same block: it went to a stub of the linkage table, whose jump callgrind charges to the
+    /// call.
+    Stub,
+    /// valgrind hides the kernel's library (vDSO), and with it a file that the dynamic linker keeps
+    /// a list of.
+    Vdso,
+    /// strobe's runtime stands before the function, or has it do more.
+    Runtime,
+    /// The function asks which processor it runs on, or is called by such functions alone, and
+    /// valgrind shows another.
+    Processor,
+    /// The function computes with x87 instructions, which have 80 bits, but 64 under valgrind.
+    Precision,
+    /// A string function of libc, called as often, chooses its way by the alignment or length of
+    /// its strings: valgrind aligns the program's arguments otherwise, and prints other numbers
+    /// where [`Reason::Precision`] matters.
+    Alignment,
+    /// valgrind lets the heap grow to 8 MB only. From then on `malloc` asks for other memory, and
+    /// finds other chunks in it.
+    Heap,
+}
+
+impl Reason {
+    /// All, in order.
+    pub const ALL: [Reason; 10] = [
+        Reason::End,
+        Reason::Undetermined,
+        Reason::Unfinished,
+        Reason::Stub,
+        Reason::Vdso,
+        Reason::Runtime,
+        Reason::Processor,
+        Reason::Precision,
+        Reason::Alignment,
+        Reason::Heap,
+    ];
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Reason::End => "the program ended here",
+            Reason::Undetermined => "undetermined edge",
+            Reason::Unfinished => "unfinished path",
+            Reason::Stub => "stub charged to its caller",
+            Reason::Vdso => "no vDSO under valgrind",
+            Reason::Runtime => "strobe's runtime",
+            Reason::Processor => "valgrind's processor",
+            Reason::Precision => "precision under valgrind",
+            Reason::Alignment => "alignment of strings",
+            Reason::Heap => "end of valgrind's heap",
+        })
+    }
 }
 
 /// Instructions, edges or calls.

@@ -29,10 +29,10 @@ use profile::Profile;
 use profile::model::ModuleId;
 use recorder::Threads;
 
-pub use compare::{Compared, Finding, Kind, Runs, Tally, Verdict, compare};
+pub use compare::{Compared, Finding, Kind, Reason, Runs, Tally, Verdict, compare};
 pub use conditions::Conditions;
 pub use counts::{Counts, Place, of_callgrind, of_profile};
-pub use reason::{Explainer, Reason};
+pub use reason::Explainer;
 pub use report::{FileReport, ProgramReport, Report};
 
 use crate::callgrind::{self, ObjectId, Recording};

@@ -7,9 +7,8 @@ use image::Svma;
 use serde_json::{Value, json};
 
 use super::COUNTINGS;
-use super::compare::{Compared, Finding, Kind, Tally, Verdict};
+use super::compare::{Compared, Finding, Kind, Reason, Tally, Verdict};
 use super::counts::Place;
-use super::reason::Reason;
 use crate::table::{Table, grouped};
 
 /// All programs.

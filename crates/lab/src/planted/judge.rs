@@ -5,21 +5,8 @@ use profile::model::{FunctionId, Profile};
 use profile::query::{self, PathRank};
 use serde::{Deserialize, Serialize};
 
+use super::truth::Thing;
 use super::{Planted, Recorded};
-
-/// What has a cost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Thing {
-    /// A function with all that it calls, in user mode and in the kernel.
-    Function(String),
-    /// The paths of a function through a mark, or, if the name begins with `!`, not through it.
-    Path {
-        /// Linkage name.
-        function: String,
-        /// The mark.
-        mark: String,
-    },
-}
 
 /// One thing in one recording; shares are of CPU time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,21 +58,6 @@ pub(super) const LEADS_BY: f64 = 1.25;
 pub(super) const FAR_OFF: f64 = 0.10;
 /// Standard deviations on either side that hold 95 %.
 const Z_95: f64 = 1.96;
-
-impl Thing {
-    /// For people.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Thing::Function(name) => name.clone(),
-            Thing::Path { function, mark } => format!("{function}, {mark}"),
-        }
-    }
-
-    pub(super) fn is_path(&self) -> bool {
-        matches!(self, Thing::Path { .. })
-    }
-}
 
 impl Case {
     /// Whether the interval holds the truth. A truth that is itself uncertain is held if the two

@@ -19,9 +19,9 @@ use profile::Profile;
 use crate::accuracy::Extra;
 use crate::corpus::{Data, Workload};
 
-pub use judge::{Case, Summary, Thing, judge, verdict};
+pub use judge::{Case, Summary, judge, verdict};
 pub use ranking::{Answer, SUBJECTS, Subject};
-pub use truth::{Marks, Part, Truth};
+pub use truth::{Marks, Part, Thing, Truth};
 
 /// A program with something planted.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,35 @@ use anyhow::{Context as _, bail, ensure};
 use object::{Object as _, ObjectSection as _};
 use serde::{Deserialize, Serialize};
 
-use super::judge::Thing;
+/// Something that has a cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Thing {
+    /// A function with all that it calls, in user mode and in the kernel.
+    Function(String),
+    /// The paths of a function through a mark, or, if the name begins with `!`, not through it.
+    Path {
+        /// Linkage name.
+        function: String,
+        /// The mark.
+        mark: String,
+    },
+}
+
+impl Thing {
+    /// Returns its name for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Thing::Function(name) => name.clone(),
+            Thing::Path { function, mark } => format!("{function}, {mark}"),
+        }
+    }
+
+    /// Returns whether it is the paths through a mark.
+    pub(super) fn is_path(&self) -> bool {
+        matches!(self, Thing::Path { .. })
+    }
+}
 
 /// Times of a run in nanoseconds, by its own clocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
