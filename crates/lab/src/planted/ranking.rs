@@ -13,7 +13,8 @@ use profile::Profile;
 use profile::query::{self, PathRank};
 use serde::{Deserialize, Serialize};
 
-use super::judge::{FAR_OFF, LEADS_BY, Passing, Thing, is_of, judge};
+use super::judge::{FAR_OFF, LEADS_BY, Passing, is_of, judge};
+use super::truth::Thing;
 use super::{Extra, KINDS, Planted, account_command, accounted, record_command, was_translated};
 
 /// A program of which it is asked what costs most.
