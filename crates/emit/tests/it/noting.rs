@@ -196,6 +196,7 @@ fn bursts_note_what_single_stepping_sees() {
     assert_eq!(printed.matches("same after any of").count(), functions.len(), "{printed}");
 
     let mut n_of_kind: BTreeMap<Kind, u32> = BTreeMap::new();
+    let mut n_by_others_than_moves = 0;
     for Observed { steps, bursts } in functions {
         let in_function = steps.windows(2).filter(|pair| !harness.contains(Svma(pair[0][RIP])));
         let of_step = in_function.flat_map(|pair| {
@@ -217,8 +218,12 @@ fn bursts_note_what_single_stepping_sees() {
             let differing = noted.iter().zip(&seen).position(|(noted, seen)| noted != seen);
             assert_eq!(differing.map(|index| (noted[index], seen[index])), None);
             noted.iter().for_each(|&(_, kind, _)| *n_of_kind.entry(kind).or_default() += 1);
+            let loads = noted.iter().filter(|(_, kind, _)| *kind == Kind::Load);
+            let is_no_move = |&&(at, ..): &&Noted| loaded_register(&instruction_at(&image, at)).is_none();
+            n_by_others_than_moves += loads.filter(is_no_move).count();
         }
     }
+    assert!(n_by_others_than_moves > 300, "{n_by_others_than_moves}");
     let enough = [
         (Kind::Load, 500),
         (Kind::Address, 1000),
