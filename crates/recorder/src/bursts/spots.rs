@@ -49,7 +49,7 @@ impl Lot {
     /// A tick has found this thread of this process running.
     pub fn add(&mut self, pid: u32, tid: u32) {
         self.n += 1;
-        if self.next_random() % self.n == 0 {
+        if self.next_random().is_multiple_of(self.n) {
             self.drawn = Some((pid, tid));
         }
     }
