@@ -62,8 +62,8 @@ fn time_in_the_kernel_is_what_the_kernel_says() {
     }
 }
 
-/// Code that waits for memory runs much more rarely than its instructions suggest. Counting blocks in
-/// native code tells.
+/// Code that waits for memory runs much more rarely than its instructions suggest. Counting blocks
+/// in native code tells.
 #[test]
 fn counts_of_slow_code_are_right_where_blocks_are_counted_natively() {
     let judged = |options: &[&str]| {

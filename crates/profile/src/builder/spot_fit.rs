@@ -11,9 +11,9 @@
 //! Before anything is measured, `x_p` is normal with mean 0: a common part that says how fast the
 //! machine and its memory are, about which little is assumed, and a part of each phase that is as
 //! large as the model says. What it is afterwards follows from one spot after the other (Kalman
-//! 1960). A block can be off for a reason of its own, like a phase that bursts have seen too rarely,
-//! so what lies far from the rest counts less: the noise is taken to be distributed as Student's t
-//! is, by weighting again (Lange, Little and Taylor 1989).
+//! 1960). A block can be off for a reason of its own, like a phase that bursts have seen too
+//! rarely, so what lies far from the rest counts less: the noise is taken to be distributed as
+//! Student's t is, by weighting again (Lange, Little and Taylor 1989).
 
 /// Standard deviation of what all phases have in common.
 const COMMON: f64 = 0.6;

@@ -29,8 +29,8 @@ struct Native {
     falsified: f64,
 }
 
-/// The estimated over the true number of blocks, and the factor that all counts together are said to
-/// be right within.
+/// The estimated over the true number of blocks, and the factor that all counts together are said
+/// to be right within.
 fn judge(slowness: f64, native: Option<Native>) -> (f64, f64) {
     let program = program();
     let trace = program.run(&mut Chance(5), N_BLOCKS);

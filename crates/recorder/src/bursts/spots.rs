@@ -28,8 +28,8 @@ const PROGRAM_SECONDS: f64 = 40e-6;
 const WANTED_HITS: f64 = 12.0;
 const SHORTEST: f64 = 300e-6;
 const LONGEST: f64 = 3e-3;
-/// What a hit costs is measured where its code is in the caches ([`attach::probe::breakpoint_ns`]). In
-/// a program it is some microseconds more, which the count is too low by: at this rate, by some
+/// What a hit costs is measured where its code is in the caches ([`attach::probe::breakpoint_ns`]).
+/// In a program it is some microseconds more, which the count is too low by: at this rate, by some
 /// percent.
 const MOST_RATE: f64 = 8_000.0;
 /// Failures in a row after which it is given up.
@@ -163,8 +163,8 @@ impl SpotCounter {
         !self.is_under_way && self.n_failures < MOST_FAILURES && self.totals.seconds + typical <= earned
     }
 
-    /// Orders a moment in a thread. Of the spots, which come with their rates, the first are counted
-    /// that have an address in the process and together no rate that is too high.
+    /// Orders a moment in a thread. Of the spots, which come with their rates, the first are
+    /// counted that have an address in the process and together no rate that is too high.
     pub fn order(&mut self, tid: u32, spots: &[(BlockRef, f64)], address_of: impl Fn(BlockRef) -> Option<u64>) {
         let mut chosen = Vec::new();
         let mut rate = 0.0;
