@@ -186,7 +186,9 @@ mod tests {
             let outside = OWN_COUNT.load(Ordering::Relaxed) - outside;
             let all = breakpoints.hits().unwrap()[0];
             let hits = all.since(at_first);
-            assert!(all.is_limited() || (inside..=outside).contains(&hits.n), "{inside} {hits:?} {outside}");
+            // A call is begun before it adds itself to the count: one can be under way at either end.
+            let possible = inside - 1..=outside + 1;
+            assert!(all.is_limited() || possible.contains(&hits.n), "{inside} {hits:?} {outside}");
             assert!(hits.running_ns > 0);
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(breakpoints.hits().unwrap()[0], all, "off again");

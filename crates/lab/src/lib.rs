@@ -17,11 +17,13 @@
 //! - [`claims`]: what was published, what was promised, and what is measured.
 //! - [`accuracy`]: sampled profiles against exact ones.
 //! - [`peers`]: what other profilers cost and show.
+//! - [`block_times`]: times of blocks against those of another sampler.
 //! - [`planted`]: programs that know where their time goes.
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
 pub mod bench;
+pub mod block_times;
 pub mod callgrind;
 pub mod chart;
 pub mod claims;

@@ -71,7 +71,7 @@ fn times_and_counts_are_compared_with_what_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let set =
         ["--set", "smoke", "--program", "gzip", "--dir", "data", "--report", "report", "--document", "results.md"];
-    let arguments = [&["claims", "T1b", "T3"][..], &set].concat();
+    let arguments = [&["claims", "T1b", "T2", "T3"][..], &set].concat();
     lab(&arguments, dir.path());
     let document = fs::read_to_string(dir.path().join("results.md")).unwrap();
     let row = |first: &str| {
@@ -81,6 +81,9 @@ fn times_and_counts_are_compared_with_what_is_known() {
     for program in ["rare_misses", "hash_misses", "page_faults", "dd", "threads"] {
         assert!(row(program).split(" | ").any(|cell| cell == "1"), "{program} is recorded once: {}", row(program));
     }
+    let cells: Vec<&str> = row("gzip").split(" | ").collect();
+    let shares: Vec<f64> = cells[3..5].iter().map(|cell| cell.parse().unwrap()).collect();
+    assert!(shares.iter().all(|share| (1.0..=100.0).contains(share)), "times of strobe and perf overlap: {cells:?}");
     let counts = document.split("## T3").nth(1).unwrap();
     assert!(counts.contains("| gzip | ") && counts.contains("score"), "{counts}");
 

@@ -43,7 +43,8 @@ pub struct Time {
     /// By the kernel's account of the run, if it is known; otherwise by ticks.
     pub user_share: Figure,
     pub kernel_share: Figure,
-    /// Time in system calls, by ticks; the rest of the kernel's time is page faults and interrupts.
+    /// Time of system calls, by ticks, with the way into the kernel and back, of which the kernel
+    /// counts a part as user time. The rest of its time is page faults and interrupts.
     pub system_calls_share: Figure,
     /// CPU time that no tick stands for.
     pub not_sampled_ns: f64,

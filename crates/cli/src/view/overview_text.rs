@@ -79,8 +79,12 @@ impl Overview {
         let (user, kernel) = (time.user_share.percent(), time.kernel_share.percent());
         let mut text =
             format!("{} CPU in {} {threads}: user {user}, kernel {kernel}", time.cpu_ns.time(), time.n_threads);
-        if 0.0 < time.system_calls_share.value {
-            text.push_str(&format!(" (in system calls {})", time.system_calls_share.percent()));
+        let system_calls = time.system_calls_share.percent();
+        if time.kernel_share.value < time.system_calls_share.value {
+            // The kernel counts a part of entering and leaving it as user time.
+            text.push_str(&format!("; system calls with the way there and back {system_calls}"));
+        } else if 0.0 < time.system_calls_share.value {
+            text.push_str(&format!(" (in system calls {system_calls})"));
         }
         if let (Some(elapsed), Some(off_cpu)) = (time.elapsed_s, time.off_cpu_at_least_s) {
             text.push_str(&format!("; {elapsed:.2} s elapsed, blocked or waiting at least {off_cpu:.2} s"));

@@ -140,7 +140,8 @@ impl Bench {
         })
     }
 
-    fn record(&self, workload: &Workload, setting: &Setting, seed: usize) -> anyhow::Result<Run> {
+    /// Records a program until all of its code was translated before.
+    pub(crate) fn record(&self, workload: &Workload, setting: &Setting, seed: usize) -> anyhow::Result<Run> {
         let path = self.data.root().join(format!("out/{}.strobe", workload.name));
         let record = || {
             let mode = Mode::Bursts(setting.bursts.clone());

@@ -56,6 +56,8 @@ pub enum Extra {
     KeepTrace,
     /// Every burst is checked against the control flow of the code.
     Verify,
+    /// Some blocks are counted in native code.
+    SpotCounts,
 }
 
 impl Extra {
@@ -65,6 +67,7 @@ impl Extra {
         match self {
             Extra::KeepTrace => "--keep-trace",
             Extra::Verify => "--verify",
+            Extra::SpotCounts => "--spot-counts",
         }
     }
 
@@ -72,6 +75,7 @@ impl Extra {
         match self {
             Extra::KeepTrace => bursts.keeps_log = true,
             Extra::Verify => bursts.verifies = true,
+            Extra::SpotCounts => bursts.counts_spots = true,
         }
     }
 }

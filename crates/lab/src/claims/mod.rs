@@ -6,6 +6,7 @@
 //! and claims share observations. [`report`] writes what is there; a finding is never tuned to
 //! agree.
 
+mod block_times;
 mod bursty;
 mod counts;
 mod flow_context;

@@ -17,8 +17,9 @@ pub struct Totals {
     pub kernel_ns: Estimate,
     /// Both.
     pub cpu_ns: Estimate,
-    /// Kernel time in system calls, by ticks. The rest of it is page faults and interrupts, which
-    /// ticks find at the interrupted instruction.
+    /// Time of system calls, by ticks, with the way into the kernel and back, of which the kernel
+    /// counts a part as user time. The rest of its time is page faults and interrupts, which ticks
+    /// find at the interrupted instruction.
     pub system_calls_ns: Estimate,
     /// CPU time that ticks stand for, with the error of a sample.
     pub sampled_ns: Estimate,
