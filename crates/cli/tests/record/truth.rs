@@ -62,21 +62,17 @@ fn time_in_the_kernel_is_what_the_kernel_says() {
     }
 }
 
-/// Code that waits for memory runs much more rarely than its instructions suggest. Counting blocks
-/// in native code tells.
+/// Counting blocks in native code tells how often code runs that waits for memory. By the model of
+/// speed alone it is some two times as many.
 #[test]
 fn counts_of_slow_code_are_right_where_blocks_are_counted_natively() {
-    let judged = |options: &[&str]| {
-        let (truth, profile, _) = recorded("chases", options);
-        let chase = profile.functions.iter().find(|row| row.name == "chase").expect("what most time was spent in");
-        (chase.entries.value / truth["chase"], profile)
-    };
-    let (by_model, _) = judged(&["--overhead", "10%"]);
-    assert!(by_model > 3.0, "{by_model} times as many: the model of speed knows, and nothing is tested");
-    let (by_spots, profile) = judged(&["--overhead", "10%", "--spot-counts"]);
-    assert!((0.6..1.67).contains(&by_spots), "{by_spots} times as many: {:?}", profile.facts);
-    let factor = query::scale_factor(&profile);
-    assert!(factor < 2.0, "counts are stated to be right within {factor}");
+    let (truth, profile, _) = recorded("chases", &["--overhead", "10%", "--spot-counts"]);
+    let fact = |name: &str| profile.facts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value.as_str());
+    let n_hits: u64 = fact("spot_hits").parse().unwrap_or_else(|_| panic!("no spot counts: {:?}", profile.facts));
+    assert!(n_hits > 20, "{n_hits} hits are too few to tell: {:?}", profile.facts);
+    let chase = profile.functions.iter().find(|row| row.name == "chase").expect("what most time was spent in");
+    let ratio = chase.entries.value / truth["chase"];
+    assert!((0.67..1.5).contains(&ratio), "{ratio} times as many: {:?}", profile.facts);
 }
 
 /// Code that never had a copy is named from what its file states.
