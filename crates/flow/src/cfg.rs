@@ -29,6 +29,9 @@ pub struct Cfg {
     pub edges: Vec<EdgeFacts>,
     /// Why each of `graph.entries()` is one.
     pub entry_kinds: Vec<EntryKind>,
+    /// Code from which exceptions reach a landing pad of the function, ascending. Where faults
+    /// throw, any instruction in it can.
+    pub guarded: Vec<SvmaRange>,
 }
 
 /// A basic block.
@@ -159,6 +162,14 @@ impl Cfg {
         sites.filter(|site| !std::mem::replace(&mut is_listed[site.index()], true)).collect()
     }
 
+    /// Returns whether an exception that is thrown at an address reaches a landing pad of the
+    /// function.
+    #[must_use]
+    pub fn is_guarded(&self, at: Svma) -> bool {
+        let n_before = self.guarded.partition_point(|range| range.start <= at);
+        n_before.checked_sub(1).is_some_and(|index| self.guarded[index].contains(at))
+    }
+
     /// Decodes the instructions of a block again.
     pub fn instructions<'data>(
         &self,
@@ -221,7 +232,7 @@ pub(crate) fn build(listing: &Listing<'_>, entries: &[(Svma, EntryKind)], surrou
         entries.iter().filter_map(|&(at, kind)| Some((BlockId(block_of[listing.at(at)? as usize]), kind))).collect();
     let shape = Digraph::new(blocks.len(), edges, Vec::new());
     let (entries, entry_kinds) = complete_entries(&shape, &known);
-    Cfg { graph: shape.with_entries(entries), blocks, edges: facts, entry_kinds }
+    Cfg { graph: shape.with_entries(entries), blocks, edges: facts, entry_kinds, guarded: Vec::new() }
 }
 
 /// Marks the first instruction of every block, and classifies every instruction.

@@ -288,7 +288,8 @@ impl<'a, 'data> Work<'a, 'data> {
             .get_or_init(|| StackHeights::new(image, self.parts.iter().filter_map(|&part| pieces.get(part).frame)))
     }
 
-    fn finish(self, cfg: Cfg) -> Analyzed {
+    fn finish(self, mut cfg: Cfg) -> Analyzed {
+        cfg.guarded = self.call_sites.iter().map(|site| site.range).collect();
         let Knowledge { pieces, returns, .. } = *self.knowledge;
         let head = pieces.get(self.parts[0]);
         let order = Order::new(&cfg.graph);
@@ -328,7 +329,7 @@ impl<'a, 'data> Work<'a, 'data> {
             while let Some(insn) =
                 self.listing.at(at).map(|index| self.listing.get(index)).filter(|_| at < block.range.end)
             {
-                total = total.then(effects.of(insn));
+                total = total.then(effects.of_in(cfg, insn));
                 at = Svma(insn.next_ip());
             }
             total

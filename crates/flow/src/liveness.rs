@@ -17,6 +17,8 @@
 //!   arithmetic flag, by the calling convention; hand-written code that passes or returns flags is
 //!   found by [`FlagConventions`].
 //! * Jumps to unknown places need everything.
+//! * Code from which exceptions reach a landing pad needs what calls keep, at every instruction:
+//!   faults can throw (`-fnon-call-exceptions`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -163,6 +165,9 @@ impl LiveSet {
     }
 }
 
+/// Registers that calls keep: `rbx`, `rsp`, `rbp`, `r12` to `r15`.
+pub(crate) const KEPT: LiveSet = LiveSet::of_numbers(&[3, 4, 5, 12, 13, 14, 15]);
+
 /// Lowest byte of a register, and all of it, before its number shifts them.
 const LOW_BYTE: u64 = 1 << LOW_SHIFT;
 const WHOLE: u64 = 1 | LOW_BYTE;
@@ -260,6 +265,13 @@ impl Effects {
             self.has_count = !self.written(insn).has_register(Register::RCX.number() as u8);
         }
         effect
+    }
+
+    /// The same in a function. If a fault throws, as it can where programs are built for that, what
+    /// the function has in registers that calls keep arrives at its landing pad.
+    pub(crate) fn of_in(&mut self, cfg: &Cfg, insn: &Instruction) -> Effect {
+        let effect = self.of(insn);
+        if cfg.is_guarded(Svma(insn.ip())) { Effect { needs: effect.needs | KEPT, ..effect } } else { effect }
     }
 
     /// Registers that one instruction may change.
@@ -364,7 +376,7 @@ impl Liveness {
         let mut effects = Effects::default();
         let of_block = |id| {
             effects.start_block();
-            cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of(&insn)))
+            cfg.instructions(image, id).fold(Effect::default(), |effect, insn| effect.then(effects.of_in(cfg, &insn)))
         };
         let of_blocks: Vec<Effect> = cfg.graph.blocks().map(of_block).collect();
         Liveness::from_effects(&of_blocks, cfg, order, conventions)
@@ -449,7 +461,7 @@ impl Liveness {
         let mut live: Vec<LiveSet> = Vec::new();
         let mut of = |insn: &Instruction| match &self.registers_at_end {
             Some(_) if Transfer::of(insn).is_call() => effects.of_operands(insn),
-            _ => effects.of(insn),
+            _ => effects.of_in(cfg, insn),
         };
         let of_each: Vec<Effect> = cfg.instructions(image, block).map(|insn| of(&insn)).collect();
         of_each.iter().rev().fold(at_end, |behind, effect| {

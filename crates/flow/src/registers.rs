@@ -44,15 +44,13 @@ use crate::callgraph::FunctionId;
 use crate::cfg::{EdgeKind, EntryKind};
 use crate::executor::Executor;
 use crate::graph::BlockId;
-use crate::liveness::{Effect, Effects, LiveSet, Liveness};
+use crate::liveness::{Effect, Effects, KEPT, LiveSet, Liveness};
 use crate::stack::StackHeights;
 use crate::transfer::Transfer;
 use crate::{FunctionFlow, ModuleFlow};
 
 const RSP: u8 = 4;
 const ALL: LiveSet = LiveSet::ALL_REGISTERS;
-/// What a callee must keep, and the stack pointer.
-const KEPT: LiveSet = LiveSet::of_numbers(&[3, 4, 5, 12, 13, 14, 15]);
 /// What a callee may change and does not return: `rcx`, `rsi`, `rdi`, `r8` to `r11`.
 const SCRATCH: LiveSet = LiveSet::of_numbers(&[1, 6, 7, 8, 9, 10, 11]);
 /// One place in so many may read a register that its callee has not set: the analysis goes ways
@@ -176,7 +174,7 @@ impl Body {
                 all = all.then(match insn.code() {
                     _ if is_call => operands,
                     Code::Syscall => AT_SYSTEM_CALL,
-                    _ => effects.of(&insn),
+                    _ => effects.of_in(cfg, &insn),
                 });
                 read = read.then(effects.of_operands_from(&insn, LEAST_RESULT_BYTES));
                 written = written | effects.written(&insn);

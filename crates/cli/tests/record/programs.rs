@@ -49,6 +49,7 @@ programs! {
 
     // Control flow.
     throws: Program::new("throws.cpp").libraries(&THROWING);
+    throwing_faults: Program::new("throwing_faults.cpp").flags(&["-O2", "-fnon-call-exceptions"]);
     longjmp: Program::new("longjmp.c");
     coroutines: Program::new("coroutines.c");
     ends: Program::new("ends.c");

@@ -5,6 +5,7 @@ use image::Image;
 
 use super::Registers;
 use super::effects::{Effect, Effects};
+use super::guards::Guards;
 use super::set::Set;
 
 /// Works out what is live: all registers at calls, system calls and ways out.
@@ -13,12 +14,13 @@ pub(super) fn registers(image: &Image<'_>, flow: &ModuleFlow) -> Registers {
     let (mut at_start, mut at_end) = (Vec::new(), Vec::new());
     for function in &flow.functions {
         let graph = &function.cfg.graph;
+        let guards = Guards::new(image, function);
         let of_blocks: Vec<Effect> = graph
             .blocks()
             .map(|block| {
                 effects.begin();
                 let insns = function.cfg.instructions(image, block);
-                insns.fold(Effect::default(), |all, insn| all.then(effects.of(&insn)))
+                insns.fold(Effect::default(), |all, insn| all.then(effects.of(&insn).reading(guards.reads(&insn))))
             })
             .collect();
         let mut starts = vec![Set::NONE; of_blocks.len()];

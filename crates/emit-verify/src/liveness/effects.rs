@@ -34,6 +34,11 @@ impl Effect {
         (behind - self.kills) | self.reads
     }
 
+    /// Returns the same of an instruction that also reads these registers.
+    pub fn reading(self, more: Set) -> Effect {
+        Effect { reads: self.reads | more, ..self }
+    }
+
     /// Returns the effect of this and then another.
     pub fn then(self, next: Effect) -> Effect {
         Effect { reads: self.before(next.reads), kills: self.kills | next.kills }

@@ -7,6 +7,7 @@ use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use image::{Cfa, Image, Svma};
 
 use super::effects::{Effect, Effects, is_call};
+use super::guards::Guards;
 use super::set::Set;
 
 /// What a callee may change and does not return: `rcx`, `rsi`, `rdi`, `r8` to `r11`.
@@ -77,6 +78,7 @@ impl Evidence {
         let cfg = &function.cfg;
         let mut effects = Effects::new();
         let (mut blocks, mut wide) = (Vec::new(), Vec::new());
+        let guards = Guards::new(image, function);
         let mut keeps_stack = true;
         for block in cfg.graph.blocks() {
             let (mut effect, mut reads, mut written) = (Effect::default(), Effect::default(), Set::NONE);
@@ -86,7 +88,7 @@ impl Evidence {
                 effect = effect.then(match insn.code() {
                     Code::Syscall => Effect::SYSTEM_CALL,
                     _ if is_call(&insn) => effects.of_operands(&insn),
-                    _ => alone,
+                    _ => alone.reading(guards.reads(&insn)),
                 });
                 reads = reads.then(effects.of_operands_from(&insn, LEAST_RESULT_BYTES));
                 let changed = effects.written(&insn);

@@ -13,6 +13,9 @@
 //! show in it. What they show is found again, from the code ([`agreements`], with the evidence for
 //! each function in [`evidence`]).
 //!
+//! **Faults can throw.** Where exceptions reach a landing pad of the function, what calls keep is
+//! live at every instruction ([`guards`]).
+//!
 //! **Flags** are dead at calls and returns but for functions that pass or return them ([`flags`]).
 //!
 //! The sets are least solutions. That a set is too small can only come from a missing rule, not
@@ -24,6 +27,7 @@ mod agreements;
 mod bursts;
 mod evidence;
 mod flags;
+mod guards;
 mod set;
 
 use flow::ModuleFlow;
@@ -33,6 +37,7 @@ use image::{Image, Svma};
 
 use effects::{Effect, Effects, is_call};
 use flags::Flags;
+use guards::Guards;
 pub(crate) use set::Set;
 
 /// What is live in all functions of a module.
@@ -40,6 +45,8 @@ pub(crate) use set::Set;
 pub(crate) struct Liveness {
     registers: Registers,
     flags: Flags,
+    /// By function.
+    guards: Vec<Guards>,
     /// Whether more is known of callers and callees than that they may need any register.
     has_agreements: bool,
 }
@@ -58,7 +65,8 @@ impl Liveness {
     pub fn new(image: &Image<'_>, flow: &ModuleFlow, has_agreements: bool) -> Liveness {
         let registers =
             if has_agreements { agreements::registers(image, flow) } else { bursts::registers(image, flow) };
-        Liveness { registers, flags: Flags::new(image, flow), has_agreements }
+        let guards = flow.functions.iter().map(|function| Guards::new(image, function)).collect();
+        Liveness { registers, flags: Flags::new(image, flow), guards, has_agreements }
     }
 
     /// Returns what is live at the start of a block.
@@ -96,7 +104,7 @@ impl Liveness {
         let all: Vec<Effect> = insns
             .map(|insn| match is_call(&insn) && self.has_agreements {
                 true => effects.of_operands(&insn),
-                false => effects.of(&insn),
+                false => effects.of(&insn).reading(self.guards[id.index()].reads(&insn)),
             })
             .collect();
         let mut live = vec![at_end; all.len()];

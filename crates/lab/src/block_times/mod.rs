@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::accuracy::{Bench, Setting};
-use crate::claims::machine;
 use crate::corpus::Workload;
+use crate::machine;
 use crate::resample::mean;
-use crate::threads::Threads;
 pub use places::{Place, Places, Times};
+use recorder::Threads;
 
 /// Runs that are the reference.
 const N_REFERENCE: usize = 3;

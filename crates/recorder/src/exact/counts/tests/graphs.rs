@@ -117,7 +117,7 @@ pub fn cfg(ends: &[End]) -> Cfg {
     let entry_kinds = entry_kinds.collect();
     let graph = shape.with_entries(entries);
     assert_eq!(graph.check(), Ok(()));
-    Cfg { graph, blocks, edges: facts, entry_kinds }
+    Cfg { graph, blocks, edges: facts, entry_kinds, guarded: Vec::new() }
 }
 
 fn entries(shape: &Digraph) -> Vec<BlockId> {
