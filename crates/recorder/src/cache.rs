@@ -15,6 +15,7 @@
 
 mod contents;
 mod removal;
+pub(crate) mod runtime_file;
 mod version;
 
 use std::fs::{self, DirBuilder};

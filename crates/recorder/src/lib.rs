@@ -34,7 +34,7 @@ mod process;
 mod reader;
 mod recorder;
 mod requests;
-mod runtime_file;
+mod rows;
 mod session;
 mod sums;
 mod threads;

@@ -14,13 +14,13 @@ use symbols::Symbolizer;
 
 use crate::bursts::budget::Budget;
 use crate::bursts::spots::SpotCounter;
+use crate::cache::runtime_file;
 use crate::error::{Error, Result};
 use crate::exact;
 use crate::facts::{Ending, RunFacts};
 use crate::perturbation::{self, Perturbation, Taken};
 use crate::plan::{BurstProbe, Bursts, Counted, Mode, Plan, Sampling};
 use crate::requests::Requests;
-use crate::runtime_file;
 use crate::session::{SHORTEST_NAP, Session, interval_ns};
 
 /// Longest time that translations for the next run are waited for.

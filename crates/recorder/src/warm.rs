@@ -15,10 +15,9 @@ use attach::{Launchability, Needed};
 use image::{Image, ImageKind};
 use wire::clusters::{LIBRARIES, PROGRAM};
 
-use crate::cache;
+use crate::cache::{self, runtime_file};
 use crate::error::{Error, Result, refused};
 use crate::plan::Mode;
-use crate::runtime_file;
 use crate::session::is_volatile;
 use crate::translation::guide::Guide;
 use crate::translation::{Content, FileKey, Translator};

@@ -14,7 +14,7 @@ use crate::events;
 use crate::exact::resume::Interrupted;
 use crate::exact::{self, interrupt};
 use crate::process::session::Session;
-use crate::process::{fork, unload};
+use crate::process::{first_tick, fork, unload};
 use crate::statics::{MODE, UNCOPIED};
 use crate::sys::abi::{SigInfo, UContext};
 use crate::threads::area::Area;
@@ -113,7 +113,7 @@ pub fn can_wait_for_reader() -> bool {
 /// first tick, or at once.
 pub fn begin_child(area_index: u32) {
     match current() {
-        Mode::Bursts => fork::wait_for_tick(area_index),
+        Mode::Bursts => first_tick::wait_for_tick(area_index),
         Mode::Exact => fork::join_as_child(area_index as usize),
     }
 }

@@ -3,6 +3,6 @@
 pub mod budget;
 pub mod check;
 pub mod digest;
-pub mod reader;
+pub mod shares;
 pub mod spots;
 pub mod tally;

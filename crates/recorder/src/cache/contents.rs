@@ -4,7 +4,7 @@
 //! cc1-VERSION-SETTINGS.copy    a copy of a module
 //! cc1-VERSION-SETTINGS.code    its control flow
 //! VERSION.strobe               the note of a build of strobe ([`super::version`])
-//! runtime-CONTENT.so           the library that programs load ([`crate::runtime_file`])
+//! runtime-CONTENT.so           the library that programs load ([`super::runtime_file`])
 //! symbols/BUILD.symbols        names and lines ([`symbols`])
 //! debuginfod/BUILD.debug       debug files from servers ([`symbols`])
 //! .PID.TIME.NAME.tmp           a file that is being written
@@ -18,9 +18,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::own_user;
 use super::version::{NOTE, Version};
-use crate::runtime_file;
+use super::{own_user, runtime_file};
 
 /// Characters of a module's name that are kept: file names have at most 255 bytes.
 const MAX_NAME: usize = 64;

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::contents::{self, Entry, Kind, Maker};
+use super::runtime_file;
 use super::version::Version;
-use crate::runtime_file;
 
 /// How long nobody has used a library that may go.
 const UNUSED_RUNTIME: Duration = Duration::from_secs(30 * 24 * 3600);

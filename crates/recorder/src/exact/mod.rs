@@ -5,9 +5,7 @@ pub mod contexts;
 pub mod counts;
 pub mod coverage;
 pub mod path_trace;
-pub mod reader;
 pub mod stops;
-pub mod waiting;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -26,8 +24,8 @@ use self::coverage::Coverage;
 use self::path_trace::ProcessTrace;
 use self::stops::Stopped;
 use crate::error::{Error, Result};
-use crate::facts::Fact;
 use crate::process::Watched;
+use crate::rows::Fact;
 use crate::translation::Translation;
 
 /// Makes the calls of a process look up anew where they lead, because they remember it and code is

@@ -11,13 +11,13 @@ use wire::control::TickSource;
 use wire::hello::LeftAlone;
 
 use super::{Session, interval_ns};
-use crate::bursts::reader::BurstReader;
-use crate::counted::CountedReader;
-use crate::exact::reader::ExactReader;
 use crate::noted::ProcessNotes;
 use crate::plan::Mode;
 use crate::process::{Module, Watched};
 use crate::reader::Reader;
+use crate::reader::bursts::BurstReader;
+use crate::reader::counted::CountedReader;
+use crate::reader::exact::ExactReader;
 use crate::translation::Translation;
 use crate::translation::work::{Placement, Work};
 use store::path_trace::facts::Fact;

@@ -11,8 +11,9 @@ use profile::Profile;
 
 use super::Session;
 use super::processes::Followed;
-use crate::facts;
+use crate::bursts::shares::Shares;
 use crate::plan::Mode;
+use crate::rows::{Fact, seconds};
 
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// CPU time of snapshots, as one part in so many of the time that passes.
@@ -95,7 +96,7 @@ impl Session {
 
     fn write_snapshot(&mut self, n_samples: u64) {
         let before = thread_cpu_time();
-        let facts = facts::so_far(self);
+        let facts = so_far(self);
         for (name, value) in &facts {
             self.sums.recording.fact(name, value);
         }
@@ -124,6 +125,29 @@ impl Session {
         }
         self.writing.last_write = Instant::now();
     }
+}
+
+/// Returns what can be said while the program runs, for those who read the profile meanwhile, or
+/// after strobe was killed.
+fn so_far(session: &Session) -> Vec<Fact> {
+    let cpu_seconds = session.cpu_seconds();
+    let mut rows = vec![
+        ("command", session.plan.command_line()),
+        ("strobe", env!("CARGO_PKG_VERSION").to_owned()),
+        ("cpu_s", format!("{cpu_seconds:.3}")),
+        ("elapsed_s", seconds(session.started().elapsed())),
+    ];
+    match &session.plan.mode {
+        Mode::Counted(trigger) => {
+            rows.extend([("trigger", trigger.to_string()), ("bursts", session.sums.counted.n_bursts.to_string())]);
+        }
+        Mode::Bursts(_) | Mode::Exact(_) | Mode::Pep(_) => {
+            let tally = &session.sums.tally;
+            rows.extend([("ticks", tally.n_samples.to_string()), ("bursts", tally.n_bursts.to_string())]);
+            rows.extend(Shares::of(&session.cost(), cpu_seconds).rows());
+        }
+    }
+    rows
 }
 
 /// Returns the CPU time of this thread: what strobe costs, however busy the machine and its disk

@@ -8,7 +8,6 @@ use wire::thread::thread_state;
 
 use crate::bursts::recover::{Machine, Place, Scratch, recover, run_at, settled};
 use crate::bursts::stream;
-use crate::exact::interrupt::{machine, restore};
 use crate::process::session::{self, Session};
 use crate::sys::abi::{SigInfo, UContext, register};
 use crate::sys::clock;
@@ -114,4 +113,26 @@ fn correct_address(info: &mut SigInfo, copy: u64, original: u64) {
             info.details.fault.address = original;
         }
     }
+}
+
+/// Returns the registers that copies use for themselves.
+pub fn machine(context: &UContext) -> Machine {
+    let registers = &context.registers;
+    Machine {
+        rip: registers[register::RIP],
+        rax: registers[register::RAX],
+        rcx: registers[register::RCX],
+        rdx: registers[register::RDX],
+        flags: registers[register::FLAGS],
+    }
+}
+
+/// Sets the registers that copies use for themselves.
+pub fn restore(context: &mut UContext, state: &Machine) {
+    let registers = &mut context.registers;
+    registers[register::RIP] = state.rip;
+    registers[register::RAX] = state.rax;
+    registers[register::RCX] = state.rcx;
+    registers[register::RDX] = state.rdx;
+    registers[register::FLAGS] = state.flags;
 }

@@ -26,6 +26,7 @@ use wire::thread::ThreadHeader;
 use crate::bursts::twins;
 use crate::events;
 use crate::exact::gate_calls::{self, Outcome};
+use crate::exact::gate_registers::{VECTOR_BYTES, saved};
 use crate::exact::{self, contexts, hook, native_code};
 use crate::process::session;
 use crate::signals::entry;
@@ -34,25 +35,7 @@ use crate::sys::own_memory;
 use crate::sys::syscall::{self, MaskChange, number};
 use crate::threads::area::Area;
 
-/// Indices of `gate_registers`.
-pub mod saved {
-    pub const RAX: usize = 0;
-    pub const RCX: usize = 1;
-    pub const RDX: usize = 2;
-    pub const RSP: usize = 4;
-    pub const RBP: usize = 5;
-    pub const RSI: usize = 6;
-    pub const RDI: usize = 7;
-    pub const R8: usize = 8;
-    pub const R9: usize = 9;
-    pub const R10: usize = 10;
-    pub const R11: usize = 11;
-    pub const FLAGS: usize = 16;
-}
-
-/// Bytes of vector registers, at the top of the gate's stack.
-pub const VECTOR_BYTES: u64 = 256;
-
+/// Every signal, where the gate can read it: a static, because assembly needs its address.
 static ALL_SIGNALS: u64 = u64::MAX;
 
 /// What [`gate`] does after [`decide`].

@@ -6,10 +6,10 @@
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
+use crate::bursts::ending::{machine, restore};
 use crate::events;
-use crate::exact::gate::{VECTOR_BYTES, saved};
-use crate::exact::interrupt::{self, machine, restore};
-use crate::exact::{self, gate_stack, thread_exit};
+use crate::exact::gate_registers::{VECTOR_BYTES, saved};
+use crate::exact::{self, gate_stack, scratchpad, thread_exit};
 use crate::process::{filters, self_modification};
 use crate::signals::actions;
 use crate::statics::UNCOPIED;
@@ -277,8 +277,8 @@ pub unsafe fn return_from_signal(area: &Area) {
         let presented = machine(&*context);
         let interrupted = gate_stack::records(area.index).take(context as u64, &presented);
         if let Some(interrupted) = &interrupted {
-            interrupt::show_copies(&mut *context, interrupted);
+            scratchpad::show_copies(&mut *context, interrupted);
         }
-        restore(&mut *context, &interrupt::state_to_return_to(area, &presented, interrupted.as_ref()));
+        restore(&mut *context, &scratchpad::state_to_return_to(area, &presented, interrupted.as_ref()));
     }
 }

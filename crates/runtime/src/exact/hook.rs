@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use wire::sample::EndReason;
 use wire::thread::ThreadHeader;
 
-use crate::exact::gate::saved;
+use crate::exact::gate_registers::saved;
 use crate::exact::native_code;
 use crate::exact::resume::Hooked;
 use crate::sys::abi::{UContext, register};

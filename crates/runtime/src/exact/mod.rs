@@ -13,12 +13,14 @@
 mod contexts;
 pub mod gate;
 mod gate_calls;
+mod gate_registers;
 mod gate_stack;
 mod hook;
 pub mod interrupt;
 pub mod native_code;
 pub mod resume;
 pub mod return_to_copy;
+mod scratchpad;
 mod thread_exit;
 pub mod tick;
 mod timeout;

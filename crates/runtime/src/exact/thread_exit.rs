@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use wire::exact::{CallerFrame, FRAME_MASK, FRAME_SCALE, FRAMES, THREAD_EXITS, THREAD_EXITS_BYTES, ThreadExit};
 
-use crate::exact::gate::saved;
+use crate::exact::gate_registers::saved;
 use crate::sys::own_memory;
 use crate::threads::area::Area;
 

@@ -5,7 +5,7 @@
 //! children need not. So a process that starts under a debugger is left alone
 //! ([`crate::sys::status`]), and one that asks to be traced gets no more ticks.
 
-use crate::process::{fork, session};
+use crate::process::{first_tick, session};
 use crate::sys::real;
 use crate::threads::area::Area;
 use crate::threads::lifecycle;
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn ptrace(request: u64, pid: u64, address: u64, data: u64)
     const TRACE_ME: u32 = 0;
     let Some(real) = real::PTRACE.get() else { return -1 };
     if request as u32 == TRACE_ME && session::is_active() {
-        fork::stop_waiting();
+        first_tick::stop_waiting();
         if let Some(area) = session::attached().and_then(Area::own) {
             lifecycle::stop_ticks(&area);
         }

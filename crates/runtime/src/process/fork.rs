@@ -10,17 +10,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::exact::return_to_copy::returning;
 use crate::mode;
 use crate::process::join::{self, Origin};
-use crate::process::{environment, session, withdrawal};
+use crate::process::{environment, first_tick, session, withdrawal};
 use crate::signals::{actions, altstack};
-use crate::statics::{FORKING_INDEX, WAITING_INDEX, WAITING_TID, WAITING_TIMER};
+use crate::statics::FORKING_INDEX;
 use crate::sys::syscall::{self, MaskChange};
 use crate::sys::{clock, real};
 use crate::threads::area::{self, Area};
 use crate::threads::lifecycle::{self, Inheritance};
-use crate::threads::timer;
-
-const NOBODY: u32 = 0;
-const NO_TIMER: i32 = -1;
 
 /// Asks the C library to call back around `fork`. Returns whether it will.
 pub fn prepare() -> bool {
@@ -28,12 +24,6 @@ pub fn prepare() -> bool {
     real::REGISTER_ATFORK.get().is_some_and(|register| unsafe {
         register(returning_before as *const () as u64, 0, returning_in_child, 0) == 0
     })
-}
-
-/// Returns the index of the calling thread's private part while it waits to join.
-pub fn waiting_thread() -> Option<usize> {
-    let tid = WAITING_TID.load(Relaxed);
-    (tid != NOBODY && tid == syscall::gettid()).then(|| WAITING_INDEX.load(Relaxed) as usize)
 }
 
 returning! {
@@ -50,7 +40,7 @@ returning! {
 unsafe extern "C" fn before() {
     let own = match session::attached() {
         Some(session) => Area::own(session).map(|area| area.index),
-        None => waiting_thread(),
+        None => first_tick::waiting_thread(),
     };
     FORKING_INDEX.store(own.map_or(0, |index| index as u32 + 1), Relaxed);
 }
@@ -64,8 +54,7 @@ unsafe extern "C" fn in_child() {
         return;
     }
     session::set_pid(syscall::getpid());
-    WAITING_TID.store(NOBODY, Relaxed);
-    WAITING_TIMER.store(NO_TIMER, Relaxed);
+    first_tick::forget();
     let Some(index) = FORKING_INDEX.load(Relaxed).checked_sub(1) else { return };
     area::set_gs_base(0);
     if environment::follows_children() {
@@ -77,34 +66,9 @@ unsafe extern "C" fn in_child() {
     }
 }
 
-/// Gives the only thread of a forked child, which had this area in the parent, a timer; its first
-/// tick joins the session.
-pub fn wait_for_tick(index: u32) {
-    let tid = syscall::gettid();
-    WAITING_INDEX.store(index, Relaxed);
-    WAITING_TID.store(tid, Relaxed);
-    let interval_ns = lifecycle::last_interval_ns();
-    let mut random = clock::rdtsc();
-    if let Ok(id) = timer::create(tid) {
-        WAITING_TIMER.store(id, Relaxed);
-        timer::arm(id, timer::random_phase(&mut random, interval_ns), interval_ns);
-    }
-}
-
-/// Ends the wait of the calling thread. The index of its area, if it was waiting.
-pub fn stop_waiting() -> Option<usize> {
-    let index = waiting_thread()?;
-    WAITING_TID.store(NOBODY, Relaxed);
-    let id = WAITING_TIMER.swap(NO_TIMER, Relaxed);
-    if id != NO_TIMER {
-        syscall::timer_delete(id);
-    }
-    Some(index)
-}
-
 /// Called at a tick of a process that is not attached, and before it makes a thread.
 pub fn join_at_tick() {
-    if let Some(index) = stop_waiting() {
+    if let Some(index) = first_tick::stop_waiting() {
         join_as_child(index);
     }
 }

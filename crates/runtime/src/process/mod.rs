@@ -5,6 +5,7 @@ pub mod environment;
 pub mod exec;
 mod exec_lists;
 pub mod filters;
+pub mod first_tick;
 pub mod fork;
 pub mod join;
 pub mod language_runtimes;

@@ -10,7 +10,7 @@ use wire::control::TIMER_SIGNAL;
 use crate::exact::return_to_copy::returning;
 use crate::process::tail_call::tail_call;
 use crate::process::{filters, self_modification, session};
-use crate::signals::{actions, masks};
+use crate::signals::{actions, masks, table};
 use crate::sys::abi::{KernelSigAction, SigAction, SigInfo, is_signal};
 use crate::sys::syscall::number::{MPROTECT, PRCTL, RT_SIGACTION, SECCOMP};
 use crate::sys::{real, syscall};
@@ -58,7 +58,7 @@ unsafe extern "C" fn rt_sigaction(
         if !is_signal(signal) || set_bytes != 8 {
             return real(number, signal, new, old, set_bytes);
         }
-        let before = actions::wanted(signal);
+        let before = table::wanted(signal);
         let result = if signal == TIMER_SIGNAL {
             let action = new.as_ref().map(from_kernel);
             let action = action.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);

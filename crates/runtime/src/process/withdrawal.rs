@@ -25,7 +25,7 @@ use wire::hello::LeftAlone;
 
 use crate::mode;
 use crate::process::session::{self, Session};
-use crate::process::{fork, unload};
+use crate::process::{first_tick, unload};
 use crate::signals::{actions, altstack, masks};
 use crate::statics::{LEAVES_CHILDREN, WITHDRAWAL_HAS_BEGUN, WITHDRAWAL_IS_DONE};
 use crate::sys::syscall::{self, MaskChange};
@@ -94,7 +94,7 @@ pub fn leave_forked_child() {
 
 /// Leaves a forked child alone that has not joined yet.
 fn leave_wait() {
-    let index = fork::stop_waiting();
+    let index = first_tick::stop_waiting();
     session::deactivate();
     actions::uninstall();
     if let Some(index) = index {

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use wire::thread::MAX_THREADS;
 
-use crate::process::{fork, session};
+use crate::process::{first_tick, session};
 use crate::statics::SIGNAL_STACKS;
 use crate::sys::abi::{SignalStack, UContext, register};
 use crate::sys::real;
@@ -139,6 +139,6 @@ fn own_index() -> Option<usize> {
     }
     match session::attached() {
         Some(session) => Area::own(session).map(|area| area.index),
-        None => fork::waiting_thread(),
+        None => first_tick::waiting_thread(),
     }
 }

@@ -17,7 +17,7 @@ use wire::thread::ThreadHeader;
 
 use crate::bursts::tick;
 use crate::exact::resume::Interrupted;
-use crate::signals::actions::{self, Wanted};
+use crate::signals::table::{self, Wanted};
 use crate::signals::{altstack, masks};
 use crate::sys::abi::{SigInfo, UContext, register, sa};
 use crate::sys::syscall::{self, MaskChange, number};
@@ -227,7 +227,7 @@ pub unsafe fn deliver_to_program(signal: i32, info: &mut SigInfo, context: *mut 
 /// The arguments must be those of a delivery; the caller must not be running below the frame on the
 /// same stack.
 unsafe fn run_action(signal: i32, info: &mut SigInfo, context: *mut UContext, frame: u64) -> Next {
-    let wanted = actions::for_delivery(signal);
+    let wanted = table::for_delivery(signal);
     if !wanted.has_handler() {
         return Next::RETURN;
     }

@@ -24,7 +24,7 @@ use wire::control::{TICK_COOKIE, TIMER_SIGNAL};
 
 use crate::bursts::tick;
 use crate::process::session;
-use crate::signals::actions::Wanted;
+use crate::signals::table::Wanted;
 use crate::sys::abi::{SigInfo, SignalSet, UContext, bit, register, sa};
 use crate::sys::syscall::{self, MaskChange};
 use crate::sys::{own_memory, real};

@@ -6,4 +6,5 @@ pub mod cancel;
 pub mod entry;
 pub mod masks;
 pub mod older_actions;
+pub mod table;
 pub mod waits;

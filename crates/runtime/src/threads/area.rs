@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relax
 
 use wire::thread::{MAGIC, ThreadHeader};
 
+use crate::process::first_tick;
 use crate::process::session::{self, Session};
 use crate::statics::{HAS_FSGSBASE, PRIVATE};
 use crate::sys::syscall;
@@ -141,7 +142,7 @@ pub fn private(index: usize) -> &'static Private {
 pub fn own_private() -> Option<&'static Private> {
     match session::attached() {
         Some(session) => Area::own(session).map(|area| area.private()),
-        None => crate::process::fork::waiting_thread().map(private),
+        None => first_tick::waiting_thread().map(private),
     }
 }
 

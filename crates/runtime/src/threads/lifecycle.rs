@@ -12,7 +12,7 @@ use wire::thread::{MAGIC, thread_state};
 
 use crate::bursts::{stream, twins};
 use crate::exact::return_to_copy::returning;
-use crate::process::fork;
+use crate::process::first_tick;
 use crate::process::session::{self, Session};
 use crate::signals::altstack;
 use crate::statics::{LAST_INTERVAL_NS, THREAD_KEY};
@@ -221,7 +221,7 @@ returning! {
 /// In exact mode the thread goes on in the copy of its caller until it ends in the gate, by
 /// [`exit`].
 unsafe extern "C" fn destroy(_: u64, return_address: u64) {
-    fork::stop_waiting();
+    first_tick::stop_waiting();
     if exact::own_area().is_some() && twins::of_return(return_address).is_some() {
         return;
     }

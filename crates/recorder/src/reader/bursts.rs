@@ -10,14 +10,14 @@ use store::burst_log::LoggedBurst;
 use wire::control::Policy;
 use wire::sample::{EndReason, Outcome, RIP};
 
-use super::check::{self, Burst, CheckedModule};
-use super::digest::Digest;
-use super::tally::end_reason_name;
+use super::Reader;
 use crate::burst_log::{BurstLog, log_place};
+use crate::bursts::check::{self, Burst, CheckedModule};
+use crate::bursts::digest::Digest;
+use crate::bursts::tally::end_reason_name;
 use crate::plan::{Bursts, Sampling};
 use crate::process::threads::ThreadFilter;
 use crate::process::{Module, Watched};
-use crate::reader::Reader;
 use crate::sums::Sums;
 use crate::translation::Translation;
 use crate::translation::work::Work;

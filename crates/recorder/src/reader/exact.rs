@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use store::path_trace::facts::Fact;
 
-use super::path_trace::{self, ProcessTrace};
-use super::stops;
 use super::waiting::{self, Answering};
+use super::{Reader, Request};
+use crate::exact;
+use crate::exact::path_trace::{self, ProcessTrace};
+use crate::exact::stops;
 use crate::process::{Module, Watched};
-use crate::reader::{Reader, Request};
 use crate::sums::Sums;
 use crate::translation::work::Work;
 
@@ -43,7 +44,7 @@ impl Reader for ExactReader {
     }
 
     fn unloading(&mut self, of: &Watched) {
-        super::forget_targets(of);
+        exact::forget_targets(of);
     }
 
     fn attend(&mut self, of: &Watched, progress: u32) -> Option<Request> {

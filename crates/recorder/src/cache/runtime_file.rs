@@ -11,7 +11,6 @@ use std::sync::OnceLock;
 
 use symbols::own_files;
 
-use crate::cache;
 use crate::error::{Error, Result, refused};
 
 const RUNTIME: &[u8] = include_bytes!(env!("STROBE_RUNTIME"));
@@ -40,8 +39,8 @@ pub fn is_name(name: &str) -> bool {
 pub fn install() -> Result<PathBuf> {
     let name = name();
     let install_in = |folder: Result<PathBuf>| install_in(&folder?, &name);
-    install_in(cache::folder_or_why()).or_else(|first| {
-        install_in(cache::temporary_folder()).map_err(|second| {
+    install_in(super::folder_or_why()).or_else(|first| {
+        install_in(super::temporary_folder()).map_err(|second| {
             Error::Refused(format!(
                 "no safe place for the library that programs load: {first}; {second}; set XDG_CACHE_HOME to a folder that only you can write to"
             ))

@@ -1,5 +1,10 @@
 //! Reading what one process leaves, for each way of recording.
 
+pub mod bursts;
+pub mod counted;
+pub mod exact;
+mod waiting;
+
 use std::fmt::Debug;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use super::Request;
 use crate::process::Watched;
-use crate::reader::Request;
 use crate::translation::work::Work;
 
 /// Longest time that an ended process waits for the control flow of its modules.
