@@ -272,7 +272,7 @@ fn method_table(insn: &Instruction) -> Option<Gpr> {
 }
 
 /// Arguments that the first block of a function reads before it overwrites them, if only calls lead
-/// there.
+/// there. An instruction that may leave its destination as it was, like `cmov`, reads it.
 pub(super) fn arguments(image: &Image<'_>, function: &FunctionFlow, block: BlockId) -> Vec<(Kind, Source)> {
     let cfg = &function.cfg;
     let is_entry = cfg.block(block).range.start == function.entry && cfg.graph.in_edges(block).is_empty();
