@@ -1,10 +1,10 @@
 //! What must be done so that blocks are counted.
 //!
-//! Every block that is copied with the function has a cell, which goes up on every arrival but those
-//! over edges that have cells. A conditional jump that is taken has a cell of its own if the number
-//! of times does not follow from those of blocks: because it is the only way out of its block, or
-//! the only way into its target, which is the function's own, no entry, and not reached from other
-//! functions.
+//! Every block that is copied with the function has a cell, which goes up on every arrival but
+//! those over edges that have cells. A conditional jump that is taken has a cell of its own if the
+//! number of times does not follow from those of blocks: because it is the only way out of its
+//! block, or the only way into its target, which is the function's own, no entry, and not reached
+//! from other functions.
 
 use emit::CellKind;
 use flow::callgraph::FunctionId;

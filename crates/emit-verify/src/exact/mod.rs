@@ -2,10 +2,10 @@
 //!
 //! They are walked through like the others ([`super`]). What they have of their own:
 //!
-//! * **Counting** ([`assign`], [`blocks`], [`paths`]). For every edge and every way to arrive at a block it is
-//!   worked out what must be done: which cells go up, how the path register changes, which path
-//!   ends. A walk notes what is done ([`state::Done`]), and the two must be the same. That what
-//!   edges must do adds up to numbers of paths is shown by [`flow::paths::verify`].
+//! * **Counting** ([`assign`], [`blocks`], [`paths`]). For every edge and every way to arrive at a
+//!   block it is worked out what must be done: which cells go up, how the path register changes,
+//!   which path ends. A walk notes what is done ([`state::Done`]), and the two must be the same.
+//!   That what edges must do adds up to numbers of paths is shown by [`flow::paths::verify`].
 //! * **Calls** leave the address of the copy on the stack for one instruction, which makes it the
 //!   original return address of the call. The landing that the map will have for it is walked from,
 //!   with the state of the program at the return site. A return replaces the address on the stack

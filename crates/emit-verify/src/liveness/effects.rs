@@ -5,8 +5,8 @@
 //!
 //! * Destinations that stay as they were if a condition does not hold: `cmov`; `bsf` and `bsr` of
 //!   zero, and `tzcnt` and `lzcnt` on processors that take them for these; `rdssp` without shadow
-//!   stacks; `lar` and `lsl` of a bad selector; `xbegin`; whatever `rep` repeats no times. What stays
-//!   goes on to whoever reads the result, hence it is read, also where that is the only use of it.
+//!   stacks; `lar` and `lsl` of a bad selector; `xbegin`; whatever `rep` repeats no times. What
+//!   stays goes on to whoever reads the result, hence it is read, also where nothing else reads it.
 //! * Flags that stay if a count is zero: shifts and rotations but those by a constant, and repeated
 //!   comparisons.
 //! * Flags that are undefined may be what they were. Logical operations are the exception: the

@@ -127,8 +127,8 @@ fn arguments_are_what_a_function_reads_first() {
     assert_eq!(copy.statistics().events, 3);
 }
 
-/// A function whose first block overwrites arguments only if a condition holds, or a register is not
-/// zero. It always overwrites `r9`.
+/// A function whose first block overwrites arguments only if a condition holds, or a register is
+/// not zero. It always overwrites `r9`.
 const KEEPS: &str = "
         .type keeps, @function
 keeps:  test %rsi, %rsi
