@@ -12,7 +12,7 @@ use wire::recovery::kind;
 
 use super::cycles::Ways;
 use super::events::Expected;
-use super::exact::{Cells, Duties, Duty, Switch, Unchecked};
+use super::exact::{self, Cells, Duties, Duty, Switch, Unchecked};
 use super::index::{Index, offset_of};
 use super::state::{Needs, Point, State};
 use super::step::{Step, step};
@@ -134,7 +134,7 @@ impl<'a, 'data> Walker<'a, 'data> {
     pub fn begin(&mut self, id: FunctionId) -> Result<(), Fault> {
         let function = self.module.function(id);
         (self.id, self.function) = (id, Some(function));
-        self.duties = Duties::new(self.module, id, self.cells)?;
+        self.duties = exact::duties(self.module, id, self.cells)?;
         self.n_listed += self.duties.n_listed;
         let cfg = &function.cfg;
         self.ways.direct.clear();

@@ -71,13 +71,11 @@ use wire::exact::{CACHE, CACHE_BYTES};
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Destination, Original};
-use crate::events::sources::Operand;
-use crate::events::{LEA, write_with_operand};
+use crate::asm::{Condition, Gpr};
+use crate::chunk::{BlockAccesses, Chunk, Destination, Original, OtherLine, Stub};
 use crate::function::Function;
+use crate::memory::{LEA, Operand, write_with_operand};
 use crate::probe;
-use crate::stubs::Stub;
 use accesses::Access;
 
 /// A data cache.
@@ -160,34 +158,6 @@ impl Cache {
         let n_bytes = line.checked_mul(1u64.checked_shl(set_bits.into())?)?.checked_mul(n_ways.into())?;
         Cache::new(n_bytes, n_ways.into(), line).filter(|_| rest == 0)
     }
-}
-
-/// How often the cache is told of accesses in one execution of a block, and how often it is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockAccesses {
-    /// Where the block is, relative to the image base.
-    pub at: u32,
-    /// Accesses that the cache is told of.
-    pub simulated: u32,
-    /// Those that it is not told of.
-    pub not_simulated: u32,
-}
-
-/// A probe that has not found its line where it was used last.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OtherLine {
-    /// Where the probe goes.
-    label: Label,
-    /// Where it goes on.
-    back: Label,
-    at: Original,
-    operand: Operand,
-    /// If the operand is relative to the instruction pointer: its target.
-    target: Option<i64>,
-    size: u32,
-    /// What the probe has saved and not restored.
-    saved: u8,
-    keeps_flags: bool,
 }
 
 /// Bytes of a store of a register.
@@ -284,7 +254,7 @@ fn write(chunk: &mut Chunk, cache: Cache, access: &OtherLine, live: LiveSet) -> 
 
 /// `lea register, operand`
 fn write_address(chunk: &mut Chunk, access: &OtherLine, register: Gpr) {
-    write_with_operand(chunk, LEA, register, access.operand);
+    write_with_operand(&mut chunk.asm, LEA, register, access.operand);
     if let Some(target) = access.target {
         chunk.set_address(chunk.position() - 4, chunk.position(), target);
     }

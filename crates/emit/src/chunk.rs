@@ -5,17 +5,15 @@
 //! what depends on where the module is loaded is listed in `addresses` and `records` (see
 //! [`crate::ModuleCopy`]).
 
+mod behind;
+
 use wire::recovery::{Run, kind};
 use wire::sample::EndReason;
 
 use crate::asm::{Asm, Gpr, Label};
-use crate::cache::{BlockAccesses, OtherLine};
-use crate::events::FullEvents;
-use crate::exact::hashed::OtherEnd;
-use crate::exact::trigger::Switch;
-use crate::exact::{Cell, MissedEnd};
+use crate::cell::Cell;
 use crate::statistics::Statistics;
-use crate::stubs::Stub;
+pub(crate) use behind::{Ended, FullEvents, MissedEnd, OtherEnd, OtherLine, Owner, Switch};
 
 /// An address of original code, less the address of the image base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +21,11 @@ pub struct Original(
     /// The distance in bytes.
     pub u32,
 );
+
+/// Copies reach this far from the image base, in original addresses and in bytes of copy. Any two
+/// distances of this kind differ by less than 2 GiB, so that the difference always fits in a
+/// displacement.
+pub(crate) const REACH: u64 = 1 << 30;
 
 /// Consecutive original instructions whose copies are as far from each other as they are
 /// themselves.
@@ -39,6 +42,17 @@ pub struct Stretch {
     pub n_insns: u32,
     /// Whether the first instruction starts a block.
     pub is_leader: bool,
+}
+
+/// How often the cache is told of accesses in one execution of a block, and how often it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockAccesses {
+    /// Where the block is, relative to the image base.
+    pub at: u32,
+    /// Accesses that the cache is told of.
+    pub simulated: u32,
+    /// Those that it is not told of.
+    pub not_simulated: u32,
 }
 
 /// A displacement that leads out of the chunk.
@@ -58,6 +72,33 @@ pub(crate) enum Destination {
     Stub(Stub),
     /// A word that holds this address.
     Literal(Original),
+}
+
+/// Code that all functions of a module share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stub {
+    /// The burst ends at the address in `rax`.
+    Exit,
+    /// The burst ends at the target: it has no copy, or starts no block.
+    Miss,
+    /// The burst ends at the target: the buffer is full.
+    Full,
+    /// The target is not in the module's own cluster.
+    Other,
+    /// The target is to be looked up, and flags are dead; only in copies that are never left.
+    LookUp,
+    /// The same after a return; goes to where the call's return leads.
+    Land,
+    /// A path, or whom a call calls, is to be counted in the path table; only in copies that are
+    /// never left.
+    CountPath,
+    /// Bytes are accessed that are not where the data cache was used last; likewise.
+    Access,
+    /// The thread goes on at the target in the other version, whose block makes the same check once
+    /// more.
+    SwitchAtCheck,
+    /// The thread goes on at the target in the other version, whose block makes no check.
+    Switch,
 }
 
 /// An exit that the present function needs; all are written behind its code.

@@ -2,6 +2,7 @@
 //! original.
 
 use iced_x86::{Code, ConditionCode, Instruction, Mnemonic, Register};
+use image::Svma;
 
 use crate::asm::Condition;
 
@@ -16,6 +17,16 @@ pub(crate) enum Body {
     SystemCall,
     /// Leaves.
     Leave,
+}
+
+/// What an indirect transfer does to the stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StackChange {
+    /// A call pushes this address.
+    Push(Svma),
+    /// A return drops this many bytes.
+    Drop(i32),
+    None,
 }
 
 pub(crate) fn body(insn: &Instruction) -> Body {

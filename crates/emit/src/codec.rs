@@ -12,12 +12,13 @@ use image::Svma;
 use wire::recovery::Run;
 
 use crate::Probe;
-use crate::cache::{BlockAccesses, Cache};
-use crate::chunk::{Original, Stretch};
+use crate::cache::Cache;
+use crate::cell::{Cell, CellKind};
+use crate::chunk::{BlockAccesses, Original, Stretch};
 use crate::copy::ModuleCopy;
 use crate::error::Error;
 use crate::events::{Events, Selection};
-use crate::exact::{Cell, CellKind, Counting, Metric, Trigger};
+use crate::exact::{Counting, Metric, Trigger};
 use crate::statistics::{N_REASONS, SkipReason, Skipped, Statistics};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"strobeCP");
@@ -259,7 +260,7 @@ fn is_consistent(copy: &ModuleCopy) -> bool {
     let len = copy.code.len() as u64;
     let in_code = |place: u32, n_bytes: u64| u64::from(place) + n_bytes <= len;
     let n_insns: u64 = copy.stretches.iter().map(|stretch| u64::from(stretch.n_insns)).sum();
-    len < crate::module::REACH
+    len < crate::chunk::REACH
         && len.is_multiple_of(ALIGNMENT)
         && u64::from(copy.literals).is_multiple_of(ALIGNMENT)
         && copy.cluster < wire::clusters::N_CLUSTERS

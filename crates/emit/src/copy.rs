@@ -18,10 +18,9 @@ use image::{Svma, SvmaRange};
 use wire::recovery::Run;
 
 use crate::Probe;
-use crate::cache::BlockAccesses;
-use crate::chunk::{Original, Stretch};
+use crate::cell::Cell;
+use crate::chunk::{BlockAccesses, Original, Stretch};
 use crate::events::{Events, Selection};
-use crate::exact::Cell;
 use crate::statistics::Statistics;
 
 /// A translated module, independent of where it and its copy are loaded.

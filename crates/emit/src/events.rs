@@ -94,26 +94,15 @@ use wire::sample::{EndReason, RECORD_ADDRESS_BITS};
 use wire::thread::offset;
 
 use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Original};
+use crate::chunk::{Chunk, FullEvents, Original};
 use crate::classify::{self, Body};
-use crate::exact::saving::{REGISTERS, begin_saving, keeps_flags, write_restore_registers};
 use crate::function::Function;
+use crate::memory::{LEA, Operand, write_form, write_with_operand};
+use crate::saving::{REGISTERS, begin_saving, keeps_flags, write_restore_registers};
 use crate::{Probe, exits, probe};
 pub use selection::{Candidate, Selection};
-use sources::{Operand, Outcome, Read, Source, Width};
+use sources::{Outcome, Read, Source, Width};
 pub use wire::events::Kinds as Events;
-
-/// A probe that has filled the buffer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FullEvents {
-    /// Where the probe goes.
-    pub label: Label,
-    /// Where it goes on.
-    pub back: Label,
-    pub original: Original,
-    /// What it has saved and not restored.
-    pub saved: u8,
-}
 
 /// Bytes of a store of a register.
 pub(crate) const STORE_LEN: u8 = 9;
@@ -207,7 +196,7 @@ impl Function<'_, '_> {
     fn write_operand_address(&mut self, operand: Operand, noted: Noted) -> bool {
         let Some(target) = self.target_of(operand) else { return false };
         self.write_made(noted, &|chunk| {
-            write_with_operand(chunk, LEA, Gpr::RAX, operand);
+            write_with_operand(&mut chunk.asm, LEA, Gpr::RAX, operand);
             set_target(chunk, target);
         });
         true
@@ -259,9 +248,9 @@ impl Function<'_, '_> {
             return false;
         };
         self.write_made(noted, &|chunk| {
-            write_with_operand(chunk, LEA, Gpr::RAX, Operand::At(behind));
+            write_with_operand(&mut chunk.asm, LEA, Gpr::RAX, Operand::At(behind));
             set_target(chunk, Some(to_behind));
-            write_with_operand(chunk, LEA, Gpr::RCX, Operand::At(taken));
+            write_with_operand(&mut chunk.asm, LEA, Gpr::RCX, Operand::At(taken));
             set_target(chunk, Some(to_taken));
             chunk.asm.bytes(&[0x48, 0x0f, 0x40 | condition.0, 0xc1]); // cmovcc rax, rcx
         });
@@ -284,9 +273,6 @@ struct Noted {
     at: Original,
     tag: u32,
 }
-
-/// Opcode of `lea`.
-pub(crate) const LEA: u8 = 0x8d;
 
 /// Makes the operand that the last instruction ends with lead to its target, if that is so far from
 /// the start of the image.
@@ -335,49 +321,7 @@ fn write_read(chunk: &mut Chunk, register: Gpr, read: Read) {
         Width::Dword => (0x40, &[0x8b]),
         Width::Qword => (0x48, &[0x8b]),
     };
-    write_form(chunk, rex, opcode, register, operand);
-}
-
-/// Writes `opcode register, operand`. What is relative to the instruction pointer ends in 4 bytes
-/// that are still to be set.
-pub(crate) fn write_with_operand(chunk: &mut Chunk, opcode: u8, register: Gpr, operand: Operand) {
-    write_form(chunk, 0x48, &[opcode], register, operand);
-}
-
-/// The same with a REX prefix, which gets the bits of the registers, and an opcode of any length.
-fn write_form(chunk: &mut Chunk, rex: u8, opcode: &[u8], register: Gpr, operand: Operand) {
-    let (field, rex) = ((register.0 & 7) << 3, rex | (register.0 >> 3) << 2);
-    let Operand::Registers(base, index, displacement) = operand else {
-        chunk.asm.bytes(&[rex]);
-        chunk.asm.bytes(opcode);
-        chunk.asm.bytes(&[0x05 | field, 0, 0, 0, 0]);
-        return;
-    };
-    // As an index, 4 is none, and as a base it needs a SIB byte. Without a base, 5 in its place is
-    // none, and 4 bytes of displacement follow; as a base, 5 needs some.
-    let (index, scale) = index.unwrap_or((Gpr(4), 0));
-    let short = i8::try_from(displacement).ok().filter(|_| base.is_some());
-    let mode = match (base, short) {
-        (Some(base), Some(0)) if base.0 & 7 != 5 => 0x00,
-        (Some(_), Some(_)) => 0x40,
-        (Some(_), None) => 0x80,
-        (None, _) => 0x00,
-    };
-    let base = base.unwrap_or(Gpr(5));
-    chunk.asm.bytes(&[rex | (index.0 >> 3) << 1 | base.0 >> 3]);
-    chunk.asm.bytes(opcode);
-    let needs_sib = index.0 != 4 || base.0 & 7 == 4 || (mode == 0 && base.0 == 5);
-    if needs_sib {
-        let sib = scale << 6 | (index.0 & 7) << 3 | base.0 & 7;
-        chunk.asm.bytes(&[mode | field | 4, sib]);
-    } else {
-        chunk.asm.bytes(&[mode | field | base.0 & 7]);
-    }
-    match (mode, short) {
-        (0x00, Some(_)) => {}
-        (0x40, Some(short)) => chunk.asm.bytes(&short.to_le_bytes()),
-        _ => chunk.asm.bytes(&displacement.to_le_bytes()),
-    }
+    write_form(&mut chunk.asm, rex, opcode, register, operand);
 }
 
 /// Notes what is in a register.

@@ -22,9 +22,8 @@ use wire::sample::EndReason;
 use wire::thread::offset;
 
 use crate::asm::{Gpr, Label};
-use crate::chunk::{Chunk, Destination, Exit, ExitState, Original};
+use crate::chunk::{Chunk, Destination, Exit, ExitState, Original, Stub};
 use crate::probe;
-use crate::stubs::Stub;
 
 /// Bytes of `mov dword gs:[end_reason], reason`.
 const REASON_LEN: u8 = 12;

@@ -22,9 +22,10 @@
 //!
 //! | module | what it writes |
 //! |---|---|
-//! | `function` | one function: probes, bodies |
+//! | `function`, `blocks` | one function: probes, bodies |
 //! | `transfers` | the ends of blocks |
 //! | `probe`, `system_call`, `exits`, `stubs` | code that the original does not have |
+//! | `saving`, `look_up`, `memory` | what such code has in common |
 //! | `events` | what notes values that instructions load, and others |
 //! | `cache` | what simulates a data cache |
 //! | `exact` | the same for copies that are never left |
@@ -34,7 +35,9 @@
 #![warn(missing_docs)]
 
 mod asm;
+mod blocks;
 mod cache;
+mod cell;
 mod chunk;
 mod classify;
 mod codec;
@@ -45,22 +48,26 @@ mod exact;
 mod exits;
 mod function;
 mod link;
+mod look_up;
+mod memory;
 mod module;
 mod operand;
 mod place;
 mod probe;
+mod saving;
 mod statistics;
 mod stubs;
 mod system_call;
 mod transfers;
 
-pub use cache::{BlockAccesses, Cache};
-pub use chunk::{Original, Stretch};
+pub use cache::Cache;
+pub use cell::{Cell, CellKind};
+pub use chunk::{BlockAccesses, Original, Stretch};
 pub use codec::Layout;
 pub use copy::{Entry, ModuleCopy};
 pub use error::Error;
 pub use events::{Candidate, Events, Selection};
-pub use exact::{Cell, CellKind, Contexts, Counting, Metric, Trigger};
+pub use exact::{Contexts, Counting, Metric, Trigger};
 pub use link::{translate, translate_selected};
 pub use place::Position;
 pub use statistics::{SkipReason, Skipped, Statistics};

@@ -9,14 +9,14 @@ use flow::{Executor, FunctionFlow, ModuleFlow};
 use image::Image;
 use wire::recovery::{Run, kind};
 
-use crate::chunk::{Chunk, Destination, Original, Stretch};
+use crate::cell::Cell;
+use crate::chunk::{Chunk, Destination, Original, REACH, Stretch};
 use crate::copy::ModuleCopy;
 use crate::events::Selection;
-use crate::exact::Cell;
-use crate::module::{Module, REACH};
+use crate::module::Module;
 use crate::statistics::{SkipReason, Skipped, Statistics};
 use crate::stubs::{self, Stubs};
-use crate::{Options, function};
+use crate::{Options, blocks};
 
 /// Functions are handed to the executor in runs of about this many bytes.
 const CHUNK_BYTES: u64 = 64 << 10;
@@ -84,7 +84,7 @@ fn write_chunk(module: &Module<'_, '_>, functions: std::ops::Range<usize>) -> Ch
     let mut chunk = Chunk::default();
     for id in functions.map(|index| FunctionId(index as u32)) {
         match module.skip_reason(id) {
-            None => function::write(module, id, &mut chunk),
+            None => blocks::write(module, id, &mut chunk),
             Some(reason) => chunk.statistics.skipped.push(Skipped { entry: module.function(id).entry, reason }),
         }
     }

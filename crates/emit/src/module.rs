@@ -12,7 +12,7 @@ use flow::{Executor, FunctionFlow, ModuleFlow, Transfer};
 use image::{Image, Svma, SvmaRange};
 use rustc_hash::FxHashSet;
 
-use crate::chunk::Original;
+use crate::chunk::{Original, REACH};
 use crate::events::{Events, Selection};
 use crate::statistics::SkipReason;
 use crate::{Options, image_base};
@@ -39,11 +39,6 @@ pub(crate) struct Module<'a, 'data> {
     /// never left: whoever they are entered from keeps to these.
     known_needs: Option<Vec<Liveness>>,
 }
-
-/// Copies reach this far from the image base, in original addresses and in bytes of copy. Any two
-/// distances of this kind differ by less than 2 GiB, so that the difference always fits in a
-/// displacement.
-pub(crate) const REACH: u64 = 1 << 30;
 
 /// How far before and behind an image its code may name addresses: tables can be addressed by an
 /// element that they do not have.

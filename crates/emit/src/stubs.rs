@@ -26,42 +26,16 @@
 //!
 //! No flag changes between `exit` and the end of the burst.
 
-use wire::clusters::{Cluster, N_CLUSTERS, Version};
+use wire::clusters::{N_CLUSTERS, Version};
 use wire::recovery::{kind, saves};
 use wire::sample::EndReason;
 use wire::thread::{offset, thread_state};
 
-use crate::asm::{Condition, Gpr};
-use crate::chunk::{Chunk, Original};
+use crate::asm::Gpr;
+use crate::chunk::{Chunk, Original, Stub};
 use crate::exact;
+use crate::look_up::write_look_up;
 use crate::{Options, Trigger, cache, probe};
-
-/// Code that all functions of a module share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stub {
-    /// The burst ends at the address in `rax`.
-    Exit,
-    /// The burst ends at the target: it has no copy, or starts no block.
-    Miss,
-    /// The burst ends at the target: the buffer is full.
-    Full,
-    /// The target is not in the module's own cluster.
-    Other,
-    /// The target is to be looked up, and flags are dead; only in copies that are never left.
-    LookUp,
-    /// The same after a return; goes to where the call's return leads.
-    Land,
-    /// A path, or whom a call calls, is to be counted in the path table; only in copies that are
-    /// never left.
-    CountPath,
-    /// Bytes are accessed that are not where the data cache was used last; likewise.
-    Access,
-    /// The thread goes on at the target in the other version, whose block makes the same check once
-    /// more.
-    SwitchAtCheck,
-    /// The thread goes on at the target in the other version, whose block makes no check.
-    Switch,
-}
 
 /// Where the stubs are in the copy.
 #[derive(Clone, Copy, Debug)]
@@ -146,48 +120,6 @@ fn write_look_ups(
     let hole = chunk.asm.jump();
     chunk.asm.set_displacement(hole, outside);
     start
-}
-
-/// Goes to the twin of the target, which is in `rax`, if it is in `cluster`. Everything is saved
-/// that changes, and restored at the end. Returns the displacements of the jumps that are taken if
-/// it is not in the cluster, and if it starts no block with a copy.
-pub(crate) fn write_look_up(chunk: &mut Chunk, version: Version, cluster: usize) -> [u32; 2] {
-    let holes = write_find_twin(chunk, version, cluster);
-    let asm = &mut chunk.asm;
-    asm.store(offset::TWIN, Gpr::RAX);
-    probe::restore_all(asm);
-    asm.jump_through(offset::TWIN);
-    holes
-}
-
-/// Turns the target, which is in `rax`, into its twin; changes `rcx` and flags. Returns as
-/// [`write_look_up`] does.
-pub(crate) fn write_find_twin(chunk: &mut Chunk, version: Version, cluster: usize) -> [u32; 2] {
-    write_find_twin_with(chunk, version, cluster, Gpr::RCX)
-}
-
-/// The same with another register in place of `rcx`.
-pub(crate) fn write_find_twin_with(chunk: &mut Chunk, version: Version, cluster: usize, scratch: Gpr) -> [u32; 2] {
-    let asm = &mut chunk.asm;
-    let field = |at: usize| offset::cluster(cluster) + at as u32;
-    asm.subtract(Gpr::RAX, field(std::mem::offset_of!(Cluster, lo)));
-    asm.compare(Gpr::RAX, field(std::mem::offset_of!(Cluster, span)));
-    let not_here = asm.jump_if(Condition::AE);
-    asm.load(scratch, map_field(version, cluster));
-    asm.load_map_entry(scratch);
-    asm.bytes(&[0x85, 0xc0]); // test eax, eax
-    let unknown = asm.jump_if(Condition::NS);
-    asm.add(Gpr::RAX, field(std::mem::offset_of!(Cluster, leader_base)));
-    [not_here, unknown]
-}
-
-/// Where the address of a cluster's map is in the thread's header.
-pub(crate) fn map_field(version: Version, cluster: usize) -> u32 {
-    let in_cluster = match version {
-        Version::Instrumented => std::mem::offset_of!(Cluster, map),
-        Version::Checking => std::mem::offset_of!(Cluster, checking_map),
-    };
-    offset::cluster(cluster) + in_cluster as u32
 }
 
 fn write_exit(chunk: &mut Chunk) -> u32 {

@@ -44,13 +44,13 @@ use wire::sample::EndReason;
 use wire::thread::offset;
 
 use crate::asm::{Condition, Gpr};
-use crate::chunk::{Destination, ExitState, Original};
-use crate::classify::{self, Branch};
+use crate::chunk::{Destination, ExitState, Original, Stub};
+use crate::classify::{self, Branch, StackChange};
 use crate::exact::Code;
 use crate::function::{Function, SecondProbe};
+use crate::look_up;
 use crate::operand;
 use crate::probe;
-use crate::stubs::{self, Stub};
 
 /// Where a direct jump goes in the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,16 +69,6 @@ enum Way {
 
 /// Ends of the stores of target and `rcx`, and of saving flags.
 const ARRIVAL_SAVE_END: [u8; 4] = [9, 18, 31, 0];
-
-/// What an indirect transfer does to the stack.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum StackChange {
-    /// A call pushes this address.
-    Push(Svma),
-    /// A return drops this many bytes.
-    Drop(i32),
-    None,
-}
 
 impl Function<'_, '_> {
     /// Writes what replaces the block's last instruction, which is `insn`.
@@ -393,7 +383,7 @@ impl Function<'_, '_> {
             let full = chunk.asm.jump_if(Condition::AE);
             chunk.refer(full, Destination::Stub(Stub::Full));
         }
-        let [not_here, unknown] = stubs::write_look_up(chunk, self.module.options.probe.version(), cluster);
+        let [not_here, unknown] = look_up::write_look_up(chunk, self.module.options.probe.version(), cluster);
         chunk.refer(not_here, Destination::Stub(Stub::Other));
         chunk.refer(unknown, Destination::Stub(Stub::Miss));
     }

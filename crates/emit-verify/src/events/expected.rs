@@ -185,7 +185,7 @@ impl Walker<'_, '_> {
     }
 
     /// What must be noted at the start of a function: registers for arguments that its first block
-    /// reads before it overwrites them. Nothing if that is also reached from within.
+    /// reads, or may keep, before it overwrites them. Nothing if that is also reached from within.
     fn expected_arguments(&self, function: &FunctionFlow, block: BlockId, original: Original) -> Vec<Expected> {
         let is_entry = function.cfg.block(block).range.start == function.entry;
         if !is_entry || !self.notes(original, Events::ARGUMENTS) || !function.cfg.graph.in_edges(block).is_empty() {

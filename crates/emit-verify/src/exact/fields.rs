@@ -13,7 +13,6 @@ use wire::thread::offset;
 
 use super::cells::cell_at;
 use super::state::{Claim, Clock, Context, End, Frame, Known, Outcome, PathEntry, Sampling};
-use super::step::path_of;
 use super::{clock, contexts, samples, trigger};
 use crate::state::{Flags, Point, RAX, RCX, RDX, State, Value};
 use crate::step::Step;
@@ -401,4 +400,14 @@ fn back(state: &mut State) -> Option<()> {
     state.flags = Flags::Junk;
     state.exact.sampling = Sampling::Unknown;
     is_first.then_some(())
+}
+
+/// The path that is counted under this key in the path table.
+pub(super) fn path_of(key: Value) -> Option<End> {
+    match key {
+        Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
+        Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
+        Value::Exact(Known::CalleeKey(key)) => Some(End::Callee(key)),
+        _ => None,
+    }
 }

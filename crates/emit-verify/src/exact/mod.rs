@@ -2,10 +2,10 @@
 //!
 //! They are walked through like the others ([`super`]). What they have of their own:
 //!
-//! * **Counting** ([`duties`], [`paths`]). For every edge and every way to arrive at a block it is
-//!   worked out what must be done: which cells go up, how the path register changes, which path
-//!   ends. A walk notes what is done ([`state::Done`]), and the two must be the same. That what
-//!   edges must do adds up to numbers of paths is shown by [`flow::paths::verify`].
+//! * **Counting** ([`assign`], [`blocks`], [`paths`]). For every edge and every way to arrive at a
+//!   block it is worked out what must be done: which cells go up, how the path register changes,
+//!   which path ends. A walk notes what is done ([`state::Done`]), and the two must be the same.
+//!   That what edges must do adds up to numbers of paths is shown by [`flow::paths::verify`].
 //! * **Calls** leave the address of the copy on the stack for one instruction, which makes it the
 //!   original return address of the call. The landing that the map will have for it is walked from,
 //!   with the state of the program at the return site. A return replaces the address on the stack
@@ -43,6 +43,8 @@
 //! full; and that control which enters a block in its middle, by the twin of another instruction
 //! than the first, has a path register that fits the block.
 
+mod assign;
+mod blocks;
 mod cells;
 mod check_cycles;
 mod clock;
@@ -50,6 +52,7 @@ mod contexts;
 mod duties;
 mod fields;
 mod paths;
+mod rows;
 mod samples;
 mod state;
 mod step;
@@ -57,10 +60,10 @@ mod trace;
 mod transfers;
 mod trigger;
 
+pub(super) use assign::duties;
 pub(super) use cells::Cells;
 pub(super) use check_cycles::Unchecked;
 pub(super) use duties::{Duties, Duty};
-pub(super) use state::{Done, Known, Outcome, Progress, Switch};
+pub(super) use state::{Done, Known, Outcome, Progress, Record, Switch};
 pub(super) use step::step;
-pub(super) use trace::Record;
 pub(super) use trigger::map_field;

@@ -22,8 +22,8 @@ use flow::paths::{EdgeAction, EdgeOrder, PathPlan, Placement, PlanOptions, Trunc
 
 use super::cells::Cells;
 use super::duties::{Duties, TableArrival};
+use super::rows::Rows;
 use super::state::{Done, End, Frame};
-use super::step::ROW_ENTRY_BYTES;
 use crate::Fault;
 use crate::module::Module;
 
@@ -153,7 +153,7 @@ pub(super) fn duties(
     let mut duties = Duties {
         arrivals: cfg.graph.blocks().map(arrival).collect::<Result<_, Fault>>()?,
         tables: vec![None; cfg.blocks.len()],
-        rows: Rows::new(cfg, &placement, counter)?,
+        rows: rows(cfg, &placement, counter)?,
         skips_arrivals: true,
         passes: Vec::new(),
         boring: Vec::new(),
@@ -162,7 +162,7 @@ pub(super) fn duties(
         n_path_cells: None,
     };
     for (edge, to) in table_edges(cfg) {
-        let by_row = duties.rows.as_ref().map(|rows| rows.arrival(to, start_at(to), counter)).transpose()?;
+        let by_row = duties.rows.as_ref().map(|rows| arrival_by_row(rows, to, start_at(to), counter)).transpose()?;
         let arrival = by_row.unwrap_or(TableArrival { done: duties.done_on(Some(edge)), at_row_end: None });
         duties.tables[to.index()] = Some(arrival);
     }
@@ -196,62 +196,36 @@ fn table_edges(cfg: &Cfg) -> impl Iterator<Item = (EdgeId, BlockId)> {
     edges.filter_map(|edge| Some((edge, cfg.graph.edge(edge).to?)))
 }
 
-/// What jumps through tables leave for the blocks that they lead to.
-#[derive(Debug)]
-pub(crate) struct Rows {
-    /// Blocks that tables lead to, ascending: one entry of a row each.
-    targets: Vec<BlockId>,
-    /// Edges of tables by where they come from and lead to, with what is to be added and whether
-    /// that ends the path.
-    amounts: Vec<(BlockId, BlockId, i32, bool)>,
+/// `None` if arriving somewhere does the same whichever jump led there.
+fn rows(cfg: &Cfg, placement: &Placement, counter: Counter) -> Result<Option<Rows>, Fault> {
+    let mut first: Vec<Option<EdgeAction>> = vec![None; cfg.blocks.len()];
+    let agree = table_edges(cfg).all(|(edge, to)| {
+        let action = placement.action(edge);
+        *first[to.index()].get_or_insert(action) == action
+    });
+    if agree {
+        return Ok(None);
+    }
+    let mut targets: Vec<BlockId> = table_edges(cfg).map(|(_, to)| to).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    let amount = |(edge, to): (EdgeId, BlockId)| {
+        let (amount, is_end) = match placement.action(edge) {
+            EdgeAction::Pass => (0, false),
+            EdgeAction::Add(amount) => (amount, false),
+            EdgeAction::End { id_offset, .. } => (id_offset, true),
+        };
+        Ok((cfg.graph.edge(edge).from, to, counter.amount(amount)?, is_end))
+    };
+    let mut amounts: Vec<_> = table_edges(cfg).map(amount).collect::<Result<_, Fault>>()?;
+    amounts.sort_unstable();
+    Ok(Some(Rows { targets, amounts }))
 }
 
-impl Rows {
-    /// `None` if arriving somewhere does the same whichever jump led there.
-    fn new(cfg: &Cfg, placement: &Placement, counter: Counter) -> Result<Option<Rows>, Fault> {
-        let mut first: Vec<Option<EdgeAction>> = vec![None; cfg.blocks.len()];
-        let agree = table_edges(cfg).all(|(edge, to)| {
-            let action = placement.action(edge);
-            *first[to.index()].get_or_insert(action) == action
-        });
-        if agree {
-            return Ok(None);
-        }
-        let mut targets: Vec<BlockId> = table_edges(cfg).map(|(_, to)| to).collect();
-        targets.sort_unstable();
-        targets.dedup();
-        let amount = |(edge, to): (EdgeId, BlockId)| {
-            let (amount, is_end) = match placement.action(edge) {
-                EdgeAction::Pass => (0, false),
-                EdgeAction::Add(amount) => (amount, false),
-                EdgeAction::End { id_offset, .. } => (id_offset, true),
-            };
-            Ok((cfg.graph.edge(edge).from, to, counter.amount(amount)?, is_end))
-        };
-        let mut amounts: Vec<_> = table_edges(cfg).map(amount).collect::<Result<_, Fault>>()?;
-        amounts.sort_unstable();
-        Ok(Some(Rows { targets, amounts }))
-    }
-
-    fn arrival(&self, to: BlockId, restart: Option<i64>, counter: Counter) -> Result<TableArrival, Fault> {
-        let index = self.targets.binary_search(&to).map_err(|_| Fault::Paths)?;
-        let frame = Frame::PlusRow(index as u32);
-        let end = Some(counter.end(frame, 0)?);
-        let at_row_end = Some(Done { end, ..counter.start(restart, frame)? });
-        Ok(TableArrival { done: Done { frame, ..Done::NOTHING }, at_row_end })
-    }
-
-    /// The bytes of the row of a jump at the end of a block.
-    pub fn bytes(&self, from: BlockId) -> Vec<u8> {
-        let entry = |&to: &BlockId| {
-            let index = self.amounts.binary_search_by_key(&(from, to), |&(from, to, ..)| (from, to));
-            index.map_or((0, false), |index| (self.amounts[index].2, self.amounts[index].3))
-        };
-        let mut bytes = Vec::with_capacity(self.targets.len() * ROW_ENTRY_BYTES as usize);
-        for (amount, is_end) in self.targets.iter().map(entry) {
-            bytes.extend(amount.to_le_bytes());
-            bytes.extend(u32::from(is_end).to_le_bytes());
-        }
-        bytes
-    }
+/// Arriving at a block through a table does what the row says.
+fn arrival_by_row(rows: &Rows, to: BlockId, restart: Option<i64>, counter: Counter) -> Result<TableArrival, Fault> {
+    let frame = Frame::PlusRow(rows.index_of(to).ok_or(Fault::Paths)?);
+    let end = Some(counter.end(frame, 0)?);
+    let at_row_end = Some(Done { end, ..counter.start(restart, frame)? });
+    Ok(TableArrival { done: Done { frame, ..Done::NOTHING }, at_row_end })
 }

@@ -3,8 +3,6 @@
 use emit::Original;
 use wire::sample::EndReason;
 
-use super::trace::Record;
-
 /// What a register or field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
@@ -363,6 +361,20 @@ pub(crate) enum Switch {
 pub(crate) struct Claim {
     pub cell: u32,
     pub has_twin: bool,
+}
+
+/// A record on its way into the buffer of a trace or log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Record {
+    /// Its place is known.
+    pub has_place: bool,
+    pub path: Option<Frame>,
+    /// The upper half: the key of a function, or the record of a block.
+    pub upper: Option<u32>,
+    /// The lower half, if it is a constant.
+    pub lower: Option<u32>,
+    /// The next one goes behind it.
+    pub is_in: bool,
 }
 
 /// What a walk has done.

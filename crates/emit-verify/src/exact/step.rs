@@ -7,7 +7,9 @@ use wire::exact::{
     RETURN_MASK, RETURN_SHIFT,
 };
 
-use super::state::{Claim, Context, ContextSearch, End, Frame, Known, Outcome, PathEntry, Switch};
+use super::fields::path_of;
+use super::rows::ROW_ENTRY_BYTES;
+use super::state::{Claim, Context, ContextSearch, Frame, Known, Outcome, PathEntry, Switch};
 use super::{clock, contexts, fields, samples, trace, trigger};
 use crate::SAMPLE;
 use crate::index::{Index, address_of, offset_of, original_at};
@@ -22,8 +24,7 @@ const PATH_MASK: u32 = (N_PATH_ENTRIES - 1) * ENTRY_BYTES;
 const FRONT_PATH_MASK: u32 = (N_FRONT_PATHS - 1) * ENTRY_BYTES;
 /// How far before the code for arrivals jumps through tables arrive, where paths are counted.
 pub(super) const TABLE_ENTRY_BYTES: u32 = 5;
-/// Bytes of an entry of a row, and where in it the end of the path is.
-pub(super) const ROW_ENTRY_BYTES: u32 = 8;
+/// Where in an entry of a row the end of the path is.
 const ROW_END: u32 = 4;
 
 /// Executes an instruction of a copy that is never left; `None` if it has no meaning of its own
@@ -315,16 +316,6 @@ fn other(state: &mut State, pending: &Pending, insn: &Instruction) -> Option<Cha
     };
     state.flags = outcome;
     Some(change)
-}
-
-/// The path that is counted under this key in the path table.
-pub(super) fn path_of(key: Value) -> Option<End> {
-    match key {
-        Value::Exact(Known::PathKey(key, path)) => Some(End::Table(key, path)),
-        Value::Exact(Known::ContextPathKey(path)) => Some(End::OfContext(path)),
-        Value::Exact(Known::CalleeKey(key)) => Some(End::Callee(key)),
-        _ => None,
-    }
 }
 
 /// What is known about one entry of the path table is not known about another one.

@@ -16,26 +16,12 @@ use wire::path_trace::{Mark, RECORD_WORDS};
 use wire::sample::EndReason;
 use wire::thread::offset;
 
-use super::state::{End, Frame, Known, Switch};
+use super::state::{End, Known, Record, Switch};
 use crate::SAMPLE;
 use crate::events::come_back;
 use crate::index::offset_of;
 use crate::state::{Flags, RCX, State, Value};
 use crate::step::Step;
-
-/// A record on its way into the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Record {
-    /// Its place is known.
-    has_place: bool,
-    path: Option<Frame>,
-    /// The upper half: the key of a function, or the record of a block.
-    upper: Option<u32>,
-    /// The lower half, if it is a constant.
-    lower: Option<u32>,
-    /// The next one goes behind it.
-    is_in: bool,
-}
 
 /// Where the upper half is in the place in hand.
 const UPPER: u32 = EVENTS_END + 4;

@@ -5,7 +5,8 @@
 //!
 //! * Destinations that stay as they were if a condition does not hold: `cmov`; `bsf` and `bsr` of
 //!   zero, and `tzcnt` and `lzcnt` on processors that take them for these; `rdssp` without shadow
-//!   stacks; `lar` and `lsl` of a bad selector; `xbegin`; whatever `rep` repeats no times.
+//!   stacks; `lar` and `lsl` of a bad selector; `xbegin`; whatever `rep` repeats no times. What
+//!   stays goes on to whoever reads the result, hence it is read, also where nothing else reads it.
 //! * Flags that stay if a count is zero: shifts and rotations but those by a constant, and repeated
 //!   comparisons.
 //! * Flags that are undefined may be what they were. Logical operations are the exception: the
@@ -99,11 +100,9 @@ impl Effects {
             let register = used.register();
             match used.access() {
                 OpAccess::Write if is_sure => effect.kills = effect.kills | Set::lost_with(register),
-                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-                    if register.size() >= least_bytes =>
-                {
-                    effect.reads = effect.reads | Set::read_with(register);
-                }
+                OpAccess::None | OpAccess::NoMemAccess => {}
+                // One that may stay as it was is read, too.
+                _ if register.size() >= least_bytes => effect.reads = effect.reads | Set::read_with(register),
                 _ => {}
             }
         }
@@ -218,6 +217,10 @@ mod tests {
         keeps(&[0x48, 0x0f, 0x44, 0xc1], RAX); // cmove rax, rcx
         keeps(&[0xf3, 0x48, 0xac], RAX); // rep lodsb
         keeps(&[0xb4, 0x01], RAX); // mov ah, 1
+        for kept in [&[0x48, 0x0f, 0xbc, 0xc1][..], &[0x48, 0x0f, 0x44, 0xc1]] {
+            assert_eq!(effect(kept).reads & RAX, RAX, "{kept:02x?}");
+        }
+        assert!((effect(&[0x48, 0x89, 0xc8]).reads & RAX).is_empty()); // mov rax, rcx
         kills(&[0xb8, 1, 0, 0, 0], RAX); // mov eax, 1
         assert_eq!(effect(&[0xb0, 0x01]).kills, Set::lost_with(Register::AL)); // mov al, 1
         assert_ne!(Set::lost_with(Register::AL), RAX);

@@ -6,7 +6,7 @@ use iced_x86::{
 use image::Svma;
 
 use crate::asm::Gpr;
-use crate::events::sources::Operand;
+use crate::memory::Operand;
 
 /// An access to memory that the cache is told of.
 #[derive(Clone, Copy, Debug)]

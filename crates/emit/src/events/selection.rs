@@ -9,8 +9,8 @@ use iced_x86::{Instruction, OpAccess};
 use image::{Image, Svma};
 
 use super::{Events, sources};
-use crate::chunk::Original;
-use crate::{image_base, module};
+use crate::chunk::{Original, REACH};
+use crate::image_base;
 
 /// A place where something could be noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Selection {
         let ids: Vec<FunctionId> = (0..flow.functions.len() as u32).map(FunctionId).collect();
         let chosen = executor.map(&ids, |&id| {
             let all = candidates(image, &flow.functions[id.index()], id, events);
-            let chosen = all.filter(|candidate| is_wanted(candidate) && candidate.at - base < module::REACH);
+            let chosen = all.filter(|candidate| is_wanted(candidate) && candidate.at - base < REACH);
             chosen.map(|candidate| (Original((candidate.at - base) as u32), candidate.event)).collect::<Vec<_>>()
         });
         let mut places: Vec<(Original, Events)> = chosen.into_iter().flatten().collect();

@@ -14,6 +14,7 @@ use wire::events::Kind;
 use super::Events;
 use crate::asm::{Condition, Gpr};
 use crate::classify::{self, Body, Branch};
+use crate::memory::Operand;
 
 /// Where a value comes from, before the instruction that it is about, or behind it.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +34,6 @@ pub(super) struct Outcome {
     pub condition: Condition,
     pub taken: Svma,
     pub behind: Svma,
-}
-
-/// A memory operand: base, index with the binary logarithm of its scale, and displacement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Operand {
-    Registers(Option<Gpr>, Option<(Gpr, u8)>, i32),
-    /// At this address, relative to the instruction pointer.
-    At(Svma),
 }
 
 /// What an instruction reads from memory: an operand, and how it is named.
@@ -71,27 +64,6 @@ const LARGEST_VALUE: usize = 64;
 
 /// Registers for arguments, in order.
 const ARGUMENTS: [Gpr; wire::events::N_ARGUMENTS as usize] = [Gpr(7), Gpr(6), Gpr(2), Gpr(1), Gpr(8), Gpr(9)];
-
-impl Operand {
-    /// The memory operand of an instruction; `None` if it needs a segment or registers of another
-    /// size.
-    pub fn of(insn: &Instruction) -> Option<Operand> {
-        if matches!(insn.memory_segment(), Register::FS | Register::GS) {
-            return None;
-        }
-        if insn.memory_base() == Register::RIP {
-            return Some(Operand::At(Svma(insn.memory_displacement64())));
-        }
-        let register = |register: Register| match register {
-            Register::None => Some(None),
-            _ => register.is_gpr64().then(|| Some(Gpr(register.number() as u8))),
-        };
-        let displacement = i32::try_from(insn.memory_displacement64() as i64).ok()?;
-        let scale = insn.memory_index_scale().trailing_zeros() as u8;
-        let index = register(insn.memory_index())?.map(|index| (index, scale));
-        Some(Operand::Registers(register(insn.memory_base())?, index, displacement))
-    }
-}
 
 impl Width {
     fn of(n_bytes: usize) -> Option<Width> {
@@ -272,7 +244,7 @@ fn method_table(insn: &Instruction) -> Option<Gpr> {
 }
 
 /// Arguments that the first block of a function reads before it overwrites them, if only calls lead
-/// there.
+/// there. An instruction that may leave its destination as it was, like `cmov`, reads it.
 pub(super) fn arguments(image: &Image<'_>, function: &FunctionFlow, block: BlockId) -> Vec<(Kind, Source)> {
     let cfg = &function.cfg;
     let is_entry = cfg.block(block).range.start == function.entry && cfg.graph.in_edges(block).is_empty();

@@ -10,14 +10,13 @@ use wire::exact::CELLS;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::hashed::{Ended, Owner};
 use super::path_metric::write_end_with_misses;
-use super::saving::{begin_saving, saved, write_restore_registers};
 use super::trigger::{self, Visit};
 use super::{Metric, hashed, samples, trace};
 use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Original};
+use crate::chunk::{Chunk, Ended, Original, Owner};
 use crate::probe::{self, FLAGS_SAVE_END};
+use crate::saving::{begin_saving, saved, write_restore_registers};
 
 /// What a probe does. A cell is the number of its first counter in the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,16 +32,16 @@ use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use super::contexts::new_key;
-use super::hashed::{self, Ended, Owner};
-use super::saving::write_restore;
+use super::hashed;
 use super::transfers::{ARRIVAL_SAVE_END, CallEnd, Callee};
-use super::{Cell, CellKind};
 use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Destination, Original};
+use crate::cell::{Cell, CellKind};
+use crate::chunk::{Chunk, Destination, Ended, Original, Owner, Stub};
+use crate::classify::StackChange;
 use crate::function::Function;
+use crate::look_up;
 use crate::probe;
-use crate::stubs::{self, Stub};
-use crate::transfers::StackChange;
+use crate::saving::write_restore;
 
 /// Ends of saving `rcx` and flags, where `rax` is saved before and the target is stored first.
 const CALL_SAVE_END: [u8; 4] = [0, 18, 31, 0];
@@ -191,13 +191,13 @@ impl Function<'_, '_> {
             Some((at, _)) => chunk.begin_run(kind::PROBE, at, search.saved, [0; 4]),
             None => chunk.begin_run(kind::FORWARD, Original(0), search.saved, [0; 4]),
         }
-        let [not_here, unknown] = stubs::write_find_twin(chunk, version, own);
+        let [not_here, unknown] = look_up::write_find_twin(chunk, version, own);
         chunk.asm.use_label(unknown, not_found);
         chunk.asm.jump_to(has_twin);
         let elsewhere = chunk.position();
         chunk.asm.set_displacement(not_here, elsewhere);
         chunk.asm.load(Gpr::RAX, offset::TARGET);
-        let holes = stubs::write_find_twin(chunk, version, other);
+        let holes = look_up::write_find_twin(chunk, version, other);
         holes.into_iter().for_each(|hole| chunk.asm.use_label(hole, not_found));
         chunk.asm.bind(has_twin);
         chunk.asm.store(offset::TWIN, Gpr::RAX);

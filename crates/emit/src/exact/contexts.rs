@@ -69,13 +69,13 @@ use wire::thread::offset;
 use super::code::with_register;
 use super::hashed::INCREMENT;
 use super::path_metric::with_metric;
-use super::saving::{begin_saving, saved, with_two_registers, write_restore};
 use super::transfers::{COMPARE, CallEnd, FRAME_CONTEXT, FRAME_KEY, LOAD};
-use super::{Cell, CellKind};
 use crate::asm::{Asm, Condition, Gpr, Label};
+use crate::cell::{Cell, CellKind};
 use crate::chunk::{Chunk, Original};
 use crate::exits;
 use crate::function::Function;
+use crate::saving::{begin_saving, saved, with_two_registers, write_restore};
 
 const KEY: u32 = CONTEXTS + offset_of!(ContextEntry, key) as u32;
 const COUNT: u32 = CONTEXTS + offset_of!(ContextEntry, count) as u32;

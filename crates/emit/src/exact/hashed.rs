@@ -41,52 +41,17 @@
 //!         jmp stub
 //! ```
 
-use flow::liveness::LiveSet;
 use wire::exact::{FRONT_PATHS, N_FRONT_PATHS, N_PATH_ENTRIES, PATH_METRIC, PATHS};
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use super::path_metric::{write_counter, write_elapsed};
-use super::saving::{begin_saving, saved_with_rdx, with_two_registers, write_restore};
 use super::transfers::LOAD;
 use super::{Metric, samples};
 use crate::Probe;
 use crate::asm::{Asm, Condition, Gpr, Label};
-use crate::chunk::{Chunk, Destination, Original};
-use crate::stubs::Stub;
-
-/// What paths are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// The function with this key.
-    Function(u32),
-    /// The thread's context.
-    Context,
-    /// The indirect call with this key: in place of a path, the target is counted.
-    Call(u32),
-}
-
-/// A path that ends: the register plus `id_offset`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
-    pub owner: Owner,
-    pub id_offset: i32,
-    /// Where the program is, and what it needs there.
-    pub original: Original,
-    pub live: LiveSet,
-}
-
-/// A path end that goes on behind the function.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OtherEnd {
-    pub(super) label: Label,
-    pub(super) back: Label,
-    pub(super) ended: Ended,
-    /// What is saved there.
-    pub(super) saved: u8,
-    /// Whether `rcx` has what is counted, and `rax` what the path has of the metric.
-    pub(super) has_metric: bool,
-}
+use crate::chunk::{Chunk, Destination, Ended, Original, OtherEnd, Owner, Stub};
+use crate::saving::{begin_saving, saved_with_rdx, with_two_registers, write_restore};
 
 const KEY: u32 = PATHS + std::mem::offset_of!(wire::exact::PathEntry, key) as u32;
 const COUNT: u32 = PATHS + std::mem::offset_of!(wire::exact::PathEntry, count) as u32;

@@ -54,11 +54,11 @@ use wire::thread::offset;
 
 use super::Metric;
 use super::code::{Code, saving_flags, with_register, write_end};
-use super::saving::{begin_saving, keeps_flags, saved, saved_with_rdx, write_restore};
-use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Original};
+use crate::asm::{Condition, Gpr};
+use crate::chunk::{Chunk, MissedEnd, Original};
 use crate::function::Function;
 use crate::probe;
+use crate::saving::{begin_saving, keeps_flags, saved, saved_with_rdx, write_restore};
 
 impl Function<'_, '_> {
     /// The metric of the function's paths, if they have one.
@@ -111,19 +111,6 @@ fn with_saved(chunk: &mut Chunk, at: Original, saved: u8, write: impl FnOnce(&mu
     write(chunk);
     write_restore(chunk, saved);
     chunk.begin_clean_probe(at);
-}
-
-/// A path with cells of its own that has ended, and has missed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MissedEnd {
-    label: Label,
-    back: Label,
-    original: Original,
-    live: LiveSet,
-    /// What is saved and not restored.
-    saved: u8,
-    cell: u32,
-    id_offset: i32,
 }
 
 /// Counts a path in its cells; misses, too, if there were any.

@@ -29,9 +29,9 @@ use flow::paths::{
 };
 
 use super::code::{Paths, RowEntry};
-use super::hashed::Owner;
-use super::{Cell, CellKind, Code, Metric, Plan};
-use crate::chunk::Chunk;
+use super::{Code, Metric, Plan};
+use crate::cell::{Cell, CellKind};
+use crate::chunk::{Chunk, Owner};
 use crate::module::Module;
 
 /// Most paths that have a cell each.

@@ -5,9 +5,9 @@ use flow::graph::{BlockId, Edge, EdgeId};
 use flow::{FunctionFlow, Transfer};
 
 use super::code::{Paths, RowEntry};
-use super::hashed::Owner;
-use super::{Cell, CellKind, Code, Counting, paths, trigger};
-use crate::chunk::Chunk;
+use super::{Code, Counting, paths, trigger};
+use crate::cell::{Cell, CellKind};
+use crate::chunk::{Chunk, Owner};
 use crate::module::Module;
 use flow::callgraph::FunctionId;
 

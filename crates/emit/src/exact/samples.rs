@@ -37,11 +37,10 @@ use wire::exact::PATH_METRIC;
 use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
-use super::hashed::{Ended, OtherEnd};
-use super::saving::keeps_flags;
 use crate::asm::{Asm, Condition, Gpr};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Ended, OtherEnd};
 use crate::probe::{self, FLAGS_SAVE_END};
+use crate::saving::keeps_flags;
 
 const SAVED: u8 = saves::RAX | saves::RCX | saves::FLAGS;
 

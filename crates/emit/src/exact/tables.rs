@@ -8,10 +8,10 @@ use wire::thread::offset;
 
 use super::transfers::ARRIVAL_SAVE_END;
 use crate::asm::{Gpr, Label};
-use crate::chunk::{Chunk, Destination, Original};
+use crate::chunk::{Chunk, Destination, Original, Stub};
 use crate::function::Function;
+use crate::look_up;
 use crate::probe;
-use crate::stubs::{self, Stub};
 
 /// How far before the code for arrivals that for jumps through tables is: a jump.
 pub(crate) const TABLE_ENTRY_BYTES: u32 = 5;
@@ -59,7 +59,7 @@ impl Function<'_, '_> {
         if let Some(row) = row {
             write_row_address(chunk, row, scratch);
         }
-        let holes = stubs::write_find_twin_with(chunk, version, cluster, scratch);
+        let holes = look_up::write_find_twin_with(chunk, version, cluster, scratch);
         if is_before {
             chunk.asm.advance(Gpr::RAX, -(TABLE_ENTRY_BYTES as i32));
         }
@@ -96,7 +96,7 @@ impl Function<'_, '_> {
         if let Some(row) = row {
             write_row_address(chunk, row, Gpr::RCX);
         }
-        let [not_here, unknown] = stubs::write_find_twin(chunk, version, cluster);
+        let [not_here, unknown] = look_up::write_find_twin(chunk, version, cluster);
         let stub = if keeps_flags { [Stub::Other, Stub::Miss] } else { [Stub::LookUp; 2] };
         chunk.refer(not_here, Destination::Stub(stub[0]));
         chunk.refer(unknown, Destination::Stub(stub[1]));

@@ -24,8 +24,8 @@ use wire::recovery::{kind, saves};
 use wire::thread::offset;
 
 use crate::asm::{Condition, Gpr};
-use crate::chunk::{Chunk, Original};
-use crate::events::{FullEvents, STORE_LEN, jump_if_rcx_is_zero, restore};
+use crate::chunk::{Chunk, FullEvents, Original};
+use crate::events::{STORE_LEN, jump_if_rcx_is_zero, restore};
 use crate::probe;
 
 /// The path with the number `register + id_offset` of the function with this key ends.

@@ -55,12 +55,12 @@ use super::Metric;
 use super::code::{Code, Paths, write_end};
 use super::computed::Search;
 use super::contexts::FindContext;
-use super::saving::{begin_saving, keeps_flags, saved, with_two_registers, write_restore};
 use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Destination, ExitState, Original};
+use crate::chunk::{Chunk, Destination, ExitState, Original, Stub};
 use crate::function::Function;
+use crate::look_up::map_field;
 use crate::probe;
-use crate::stubs::{Stub, map_field};
+use crate::saving::{begin_saving, keeps_flags, saved, with_two_registers, write_restore};
 
 pub(super) const LOAD: u8 = 0x8b;
 const STORE: u8 = 0x89;

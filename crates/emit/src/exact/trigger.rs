@@ -51,15 +51,14 @@ use wire::recovery::{kind, saves};
 use wire::sample::RECORD_ADDRESS_BITS;
 use wire::thread::offset;
 
-use super::saving::{begin_saving, keeps_flags, saved, write_restore};
 use super::trace::write_behind_word;
 use super::{Code, Plan};
-use crate::asm::{Condition, Gpr, Label};
-use crate::chunk::{Chunk, Destination, Original};
+use crate::asm::{Condition, Gpr};
+use crate::chunk::{Chunk, Destination, Original, Stub, Switch};
 use crate::events::STORE_LEN;
 use crate::module::Module;
 use crate::probe;
-use crate::stubs::Stub;
+use crate::saving::{begin_saving, keeps_flags, saved, write_restore};
 
 /// What a copy is in a recording whose bursts are started by a count of checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,16 +135,6 @@ enum Check {
     OnArrival,
     /// There is, on this edge only.
     OnEdge,
-}
-
-/// A check that goes to the other version, to be written behind the function.
-#[derive(Debug)]
-pub(crate) struct Switch {
-    label: Label,
-    original: Original,
-    /// What the probe has saved.
-    saved: u8,
-    stub: Stub,
 }
 
 /// What the probes of a function do.

@@ -127,6 +127,28 @@ fn arguments_are_what_a_function_reads_first() {
     assert_eq!(copy.statistics().events, 3);
 }
 
+/// A function whose first block overwrites arguments only if a condition holds, or a register is
+/// not zero. It always overwrites `r9`.
+const KEEPS: &str = "
+        .type keeps, @function
+keeps:  test %rsi, %rsi
+        cmovz %rax, %rdi
+        bsf %rax, %rdx
+        tzcnt %rax, %rcx
+        cmovz %eax, %r8d
+        mov $1, %r9d
+        ret
+";
+
+#[test]
+fn arguments_that_a_function_may_keep_are_noted() {
+    let file = assemble(&format!(".globl _start\n_start: call keeps\nret\n{KEEPS}"));
+    for probe in [Probe::Trace, Probe::Exact(Counting::Nothing)] {
+        let copy = check_with(&parse(&file), "keeps", probe, Events::ARGUMENTS);
+        assert_eq!(copy.statistics().events, 5);
+    }
+}
+
 #[test]
 fn bursts_note_the_same_and_end_when_the_buffer_is_full() {
     let file = assemble(&[SHAPES, COUNTED, LOADS, NOTED, READS].concat());

@@ -24,12 +24,12 @@ pub(crate) fn keeps_flags(live: LiveSet) -> bool {
 }
 
 /// What code that uses `rax`, `rcx` and flags has to save.
-pub(super) fn saved(live: LiveSet) -> u8 {
+pub(crate) fn saved(live: LiveSet) -> u8 {
     saved_with_rdx(live) & !saves::RDX
 }
 
 /// The same if it uses `rdx`, too.
-pub(super) fn saved_with_rdx(live: LiveSet) -> u8 {
+pub(crate) fn saved_with_rdx(live: LiveSet) -> u8 {
     let flags = if keeps_flags(live) { saves::FLAGS } else { 0 };
     let needed = REGISTERS.iter().filter(|(_, register, _)| live.has_register(register.0));
     needed.fold(flags, |saved, (bit, _, _)| saved | bit)
@@ -57,7 +57,7 @@ pub(crate) fn begin_saving(chunk: &mut Chunk, at: Original, saved: u8) {
 }
 
 /// Restores them.
-pub(super) fn write_restore(chunk: &mut Chunk, saved: u8) {
+pub(crate) fn write_restore(chunk: &mut Chunk, saved: u8) {
     if saved & saves::FLAGS != 0 {
         probe::restore_flags(&mut chunk.asm);
     }
@@ -73,7 +73,7 @@ pub(crate) fn write_restore_registers(chunk: &mut Chunk, saved: u8) {
 
 /// Writes code that needs two registers and changes flags: dead ones, or `rcx` and `rax`, saved.
 /// Returns what is saved.
-pub(super) fn with_two_registers(
+pub(crate) fn with_two_registers(
     chunk: &mut Chunk,
     at: Original,
     live: LiveSet,
