@@ -186,7 +186,8 @@ mod tests {
             let outside = OWN_COUNT.load(Ordering::Relaxed) - outside;
             let all = breakpoints.hits().unwrap()[0];
             let hits = all.since(at_first);
-            // A call is begun before it adds itself to the count: one can be under way at either end.
+            // A call is begun before it adds itself to the count: one can be under way at either
+            // end.
             let possible = inside - 1..=outside + 1;
             assert!(all.is_limited() || possible.contains(&hits.n), "{inside} {hits:?} {outside}");
             assert!(hits.running_ns > 0);

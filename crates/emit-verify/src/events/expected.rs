@@ -248,6 +248,7 @@ fn operand_read(insn: &Instruction) -> Option<(Operand, bool)> {
         // A bit anywhere in memory.
         Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc => insn.op1_kind() == OpKind::Register,
         Mnemonic::Vmaskmovps | Mnemonic::Vmaskmovpd | Mnemonic::Vpmaskmovd | Mnemonic::Vpmaskmovq => true,
+        Mnemonic::Lfs | Mnemonic::Lgs | Mnemonic::Lss | Mnemonic::Fldenv | Mnemonic::Ldtilecfg => true,
         _ => insn.has_op_mask(),
     };
     let access = InstructionInfoFactory::new().info(insn).op_access(op);

@@ -1,9 +1,9 @@
 //! Code from which exceptions reach a landing pad of its own function.
 //!
 //! Compilers have only calls throw, unless they are told that faults do, too
-//! (`-fnon-call-exceptions`, Ada). Then a handler of the signal throws, and the landing pad finds in
-//! the registers that calls keep what they held at the fault. Tables of exceptions do not tell how
-//! their code was compiled, so this holds for all of it.
+//! (`-fnon-call-exceptions`, Ada). Then a handler of the signal throws, and the landing pad finds
+//! in the registers that calls keep what they held at the fault. Tables of exceptions do not tell
+//! how their code was compiled, so this holds for all of it.
 
 use flow::FunctionFlow;
 use iced_x86::Instruction;

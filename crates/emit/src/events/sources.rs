@@ -120,13 +120,18 @@ impl Read {
 }
 
 /// Instructions that may read less than their operand, or elsewhere: elements by a mask, a bit of a
-/// string of bits, as often as a counter says, or frames of other procedures.
+/// string of bits, as often as a counter says, or frames of other procedures. Far pointers are ten
+/// bytes long on some processors, and six on others.
 fn may_read_elsewhere(insn: &Instruction) -> bool {
-    use Mnemonic::{Bt, Btc, Btr, Bts, Enter, Vmaskmovpd, Vmaskmovps, Vpmaskmovd, Vpmaskmovq};
+    use Mnemonic::{Bt, Btc, Btr, Bts, Enter, Fldenv, Ldtilecfg, Lfs, Lgs, Lss};
+    use Mnemonic::{Vmaskmovpd, Vmaskmovps, Vpmaskmovd, Vpmaskmovq};
     let is_bit = matches!(insn.mnemonic(), Bt | Bts | Btr | Btc) && insn.op1_kind() == OpKind::Register;
     let is_masked = matches!(insn.mnemonic(), Vmaskmovps | Vmaskmovpd | Vpmaskmovd | Vpmaskmovq) || insn.has_op_mask();
     let is_repeated = insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix());
-    is_bit || is_masked || is_repeated || insn.mnemonic() == Enter
+    let is_far_pointer = matches!(insn.mnemonic(), Lfs | Lgs | Lss);
+    // The state of the processor is no value.
+    let is_state = matches!(insn.mnemonic(), Fldenv | Ldtilecfg);
+    is_bit || is_masked || is_repeated || is_far_pointer || is_state || insn.mnemonic() == Enter
 }
 
 fn reads(access: OpAccess) -> bool {
