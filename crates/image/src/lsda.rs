@@ -5,7 +5,7 @@
 //! unwinder resumes when an exception passes. Landing pads are relative to `LPStart`, which is the
 //! frame's start unless the table says otherwise, as clang's does when a function is split over
 //! several sections. The order is required, not assumed: a table that goes backwards is refused,
-//! which also bounds its entries by the frame's length.
+//! which also bounds its entries that are not empty by the frame's length.
 
 use crate::error::CallSiteFault;
 use crate::frame::{Frame, Reader};
@@ -62,8 +62,12 @@ fn read_table(
         let landing_offset = input.value(encoding)?;
         let action = input.uleb()?;
         let range = SvmaRange::at(start, len).ok_or(CallSiteFault::Order)?;
-        if range.start < end || range.end > frame.range.end || range.is_empty() {
+        if range.start < end || range.end > frame.range.end {
             return Err(CallSiteFault::Order);
+        }
+        // Where code that could throw has been optimized away.
+        if range.is_empty() {
+            continue;
         }
         end = range.end;
         let landing_pad = (landing_offset != 0).then(|| landing_base.offset(landing_offset));
